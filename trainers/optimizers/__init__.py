@@ -1,0 +1,1 @@
+"""How weights move: one file, one optimizer (Config + build). Names starting with "_" are helpers."""
