@@ -1,0 +1,1 @@
+"""Pictures and captions: scan, decode, buckets, order, caches, loader, report."""
