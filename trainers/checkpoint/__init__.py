@@ -1,0 +1,1 @@
+"""What is kept of a run: checkpoints to resume from, and exports to use elsewhere."""
