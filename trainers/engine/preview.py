@@ -1,0 +1,148 @@
+"""Previews: pictures of the same prompts from the same noise, made by diffusers' own pipeline around the live parts.
+
+They leave no trace in the run: weights, module modes, optimizer mode and the global random state come back as they were.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from trainers.core.batch import Condition, Geometry
+from trainers.core.family import Family, Weights
+from trainers.core.random import normal
+from trainers.engine.sheet import save_picture
+from trainers.engine.step import move_condition
+from trainers.memory.device import Device, evaluating
+
+
+@dataclass(frozen=True)
+class PreviewSettings:
+    """What to paint: `size` (height, width) in pixels, `steps` denoising steps, `guidance` scale (1 = none).
+
+    The noise of a prompt is keyed by (seed, `first` + its place in the list).
+    """
+
+    prompts: tuple[str, ...]
+    negative: str
+    size: tuple[int, int]
+    steps: int
+    guidance: float
+    seed: int
+    batch: int = 8
+    first: int = 0
+
+
+class Painter:
+    """Paints prompts with the parts of a model; prompts are encoded beforehand, with `encode`."""
+
+    def __init__(self, family: Family, weights: Weights, denoiser: nn.Module, vae: nn.Module, device: Device) -> None:
+        self.family, self.weights, self.denoiser, self.vae, self.device = family, weights, denoiser, vae, device
+        self._encoded: dict[str, Condition] = {}
+
+    def encode(self, text: nn.Module, prompts: Sequence[str]) -> None:
+        """Encode prompts once, so that the text encoders need not stay in memory."""
+        with evaluating(text):
+            for prompt, condition in zip(prompts, self.family.encode_text(text, list(prompts)), strict=True):
+                self._encoded[prompt] = {name: value.detach().cpu() for name, value in condition.items()}
+
+    def remember(self, encoded: Mapping[str, Condition]) -> None:
+        """Take prompts that are encoded already."""
+        self._encoded.update(encoded)
+
+    def forget(self) -> None:
+        """Drop the encoded prompts, because the text encoder has moved on."""
+        self._encoded.clear()
+
+    def paint(
+        self, settings: PreviewSettings, on_picture: Callable[[int], None] = lambda index: None
+    ) -> list[Image.Image]:
+        """Paint every prompt, each from its own keyed noise."""
+        pictures: list[Image.Image] = []
+        with _random_state_kept(self.device.device), evaluating(self.denoiser, self.vae):
+            pipeline = self.family.pipeline(self.weights, {"denoiser": self.denoiser, "vae": self.vae})
+            pipeline.set_progress_bar_config(disable=True)
+            for start in range(0, len(settings.prompts), settings.batch):
+                indices = range(start, min(start + settings.batch, len(settings.prompts)))
+                latents = self._latents(pipeline, settings, indices)
+                for index, pixels in zip(indices, self.family.decode_latents(self.vae, latents), strict=True):
+                    pictures.append(to_picture(pixels))
+                    on_picture(index)
+        return pictures
+
+    def _latents(self, pipeline: object, settings: PreviewSettings, indices: range) -> Tensor:
+        """Denoise one batch of prompts -> [B, C, F, H, W]."""
+        facts = self.weights.facts
+        grid = (1, settings.size[0] // facts.stride_xy, settings.size[1] // facts.stride_xy)
+        shape = (facts.latent_channels, *grid)
+        eps = np.stack([normal(settings.seed, "preview", settings.first + index, 0, shape) for index in indices])
+        geometry = [Geometry(settings.size, (0, 0), settings.size)] * len(indices)
+        wanted = self.family.collate([self._encoded[settings.prompts[index]] for index in indices], grid, geometry)
+        unwanted = self.family.collate([self._encoded[settings.negative]] * len(indices), grid, geometry)
+        place = self.device.device
+        with self.device.autocast():
+            return self.family.sample(
+                pipeline, move_condition(wanted, place), move_condition(unwanted, place),
+                torch.from_numpy(eps).to(place), steps=settings.steps, guidance=settings.guidance,
+            ).float()  # fmt: skip
+
+
+def to_picture(pixels: Tensor) -> Image.Image:
+    """pixels [3, T, Y, X] in [-1, 1] -> the first frame as 8-bit RGB."""
+    values = ((pixels[:, 0].float().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    return Image.fromarray(values.permute(1, 2, 0).cpu().numpy())
+
+
+def save_pictures(pictures: Sequence[Image.Image], folder: Path) -> list[Path]:
+    """Write pictures as 00.png, 01.png, ... and return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{index:02d}.png" for index in range(len(pictures))]
+    for picture, path in zip(pictures, paths, strict=True):
+        save_picture(picture, path)
+    return paths
+
+
+class _random_state_kept:
+    """Pipelines may touch the global generators; whatever they do is undone."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        self._cpu = torch.get_rng_state()
+        self._cuda = torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None
+
+    def __exit__(self, *error: object) -> None:
+        torch.set_rng_state(self._cpu)
+        if self._cuda is not None:
+            torch.cuda.set_rng_state(self._cuda, self._device)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell an out-of-memory error of any device from other errors."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
+
+
+def paint_or_explain(painter: Painter, settings: PreviewSettings) -> tuple[list[Image.Image], str]:
+    """Paint; when memory runs out, free it, try one prompt at a time, then give up with a sentence. Never ends a run."""
+    from dataclasses import replace
+
+    for attempt in (settings, replace(settings, batch=1)):
+        try:
+            return painter.paint(attempt), ""
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+    return [], "this preview was left out: there was not enough memory for it; training goes on"

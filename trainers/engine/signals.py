@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGTERM: the first asks the run to finish its step and save, the second ends it at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from trainers.core.errors import EXIT_RESUMABLE
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGBREAK")
+
+
+class StopRequest:
+    """Whether and why the run shall stop; set by a signal or by a control request."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.reason is not None
+
+    def ask(self, reason: str) -> None:
+        """Ask for a stop; the first reason is kept."""
+        self.reason = self.reason or reason
+
+
+@contextmanager
+def listening(stop: StopRequest) -> Iterator[StopRequest]:
+    """Turn signals into stop requests for a while; the handlers from before come back afterwards."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop:
+            sys.stderr.write("\nsecond signal: ending at once; the last checkpoint is whole\n")
+            sys.stderr.flush()
+            os._exit(EXIT_RESUMABLE)
+        stop.ask(signal.Signals(number).name)
+        sys.stderr.write("\nstopping: finishing this step and saving (again to end at once)\n")
+
+    numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    try:
+        before = {number: signal.signal(number, handle) for number in numbers}
+    except ValueError:  # not the main thread: whoever embeds the engine handles signals
+        before = {}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,160 @@
+"""One optimizer update over the global batch of one step.
+
+Sum(weight * loss) / Sum(weight) is formed over the whole step with a denominator known from the plan, so that any split
+into micro-batches gives the same gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainers.adapters._protocol import draw_keys
+from trainers.core.batch import Condition, Draw, MicroBatch
+from trainers.core.family import Family
+from trainers.data.loader import StepBatch
+from trainers.engine.state import TrainState
+from trainers.memory.device import Device
+from trainers.objectives._protocol import Objective
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one update did. Tensors stay on the device until somebody needs to read them.
+
+    loss, grad_norm: scalars; losses, times [B]: of each sample of this rank; updated: False when the update was skipped.
+    """
+
+    step: int
+    samples: int
+    loss: Tensor
+    grad_norm: Tensor
+    losses: Tensor
+    times: Tensor
+    factor: float
+    updated: bool
+
+
+@dataclass
+class Stepper:
+    """Does updates. `rate(n)` is the learning-rate factor of update number n (1-based).
+
+    `set_draw` takes the keys of a micro-batch's samples to an adapter that drops inputs; None where nothing is dropped.
+    """
+
+    family: Family
+    denoiser: nn.Module
+    text: nn.Module | None
+    text_in_step: bool
+    objective: Objective
+    state: TrainState
+    device: Device
+    rate: Callable[[int], float]
+    seed: int
+    clip_norm: float | None
+    set_draw: Callable[[Sequence[int]], None] | None
+
+    def __post_init__(self) -> None:
+        self._parameters = [trainable.parameter for trainable in self.state.trainables]
+
+    def update(self, batch: StepBatch) -> Report:
+        """Do one update; a non-finite gradient skips the update and is counted, never applied."""
+        number = self.state.position.step + 1
+        factor = self.rate(number)
+        self.state.optimizer.set_factor(factor)
+        self.state.optimizer.zero_grad()
+        losses, times, total = self._accumulate(batch, number)
+        norm, updated = self._apply()
+        if updated and self.state.averages is not None:
+            self.state.averages.update(number)
+        self.state.skipped_updates = 0 if updated else self.state.skipped_updates + 1
+        self.state.position = self.state.position.advanced(batch.samples)
+        return Report(number, batch.samples, total, norm, losses, times, factor, updated)
+
+    def _accumulate(self, batch: StepBatch, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Run forward and backward over the micro-batches; returns losses [B], times [B] and the step's loss."""
+        losses, times, parts = [], [], []
+        for micro in batch.micro:
+            if self.set_draw is not None:
+                self.set_draw(draw_keys(self.seed, number, micro.ids))
+            moved = to_device(micro, self.device.device)
+            loss, terms = self.loss(moved, batch.total_weight)
+            scaled = loss if self.state.scaler is None else self.state.scaler.scale(loss)
+            scaled.backward()
+            parts.append(loss.detach())
+            losses.append(terms.loss.detach())
+            times.append(terms.metrics["t"].detach())
+        return torch.cat(losses), torch.cat(times), torch.stack(parts).sum()
+
+    def loss(self, micro: MicroBatch, total_weight: float) -> tuple[Tensor, Any]:
+        """The share of one micro-batch (already on the device) in the loss of the step, and its terms."""
+        with self.device.autocast():
+            condition = self._condition(micro)
+
+            def predict(x_t: Tensor, t: Tensor) -> Tensor:
+                return self.family.predict(self.denoiser, x_t, t, condition)
+
+            terms = self.objective.loss(predict, micro.x0, micro.draw, micro.mask)
+        return (terms.loss * micro.weight).sum() / total_weight, terms
+
+    def _condition(self, micro: MicroBatch) -> Condition:
+        """The collated condition; encoded here where the text encoder is trained."""
+        if micro.condition is not None:
+            return micro.condition
+        if self.text is None:
+            raise RuntimeError("the micro-batch brings no condition and no text encoder is loaded")
+        captions = [
+            "" if dropped else text for text, dropped in zip(micro.captions, micro.dropped.tolist(), strict=True)
+        ]
+        grid = (micro.x0.shape[2], micro.x0.shape[3], micro.x0.shape[4])
+        singles = self.family.encode_text(self.text, captions)
+        return move_condition(self.family.collate(singles, grid, micro.geometry), self.device.device)
+
+    def _apply(self) -> tuple[Tensor, bool]:
+        """Unscale, measure, clip and update; returns the gradient norm and whether the update was done."""
+        scaler = self.state.scaler
+        if scaler is not None:
+            for optimizer in self.state.optimizer.optimizers:
+                scaler.unscale_(optimizer)
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        norm = nn.utils.get_total_norm(gradients) if gradients else torch.zeros(())
+        finite = bool(torch.isfinite(norm))
+        if finite and self.clip_norm:
+            nn.utils.clip_grads_with_norm_(self._parameters, self.clip_norm, norm)
+        if scaler is not None:
+            for optimizer in self.state.optimizer.optimizers:
+                scaler.step(optimizer)
+            scaler.update()
+        elif finite:
+            self.state.optimizer.step()
+        return norm, finite
+
+
+def to_device(micro: MicroBatch, device: torch.device) -> MicroBatch:
+    """Move the tensors of a micro-batch; a no-op on the CPU."""
+    if device.type == "cpu":
+        return micro
+
+    def move(tensor: Tensor) -> Tensor:
+        return tensor.to(device, non_blocking=True)
+
+    draw = Draw(
+        move(micro.draw.eps), move(micro.draw.u), {name: move(value) for name, value in micro.draw.extra.items()}
+    )
+    condition = None if micro.condition is None else move_condition(micro.condition, device)
+    mask = None if micro.mask is None else move(micro.mask)
+    return replace(micro, x0=move(micro.x0), condition=condition, mask=mask, weight=move(micro.weight), draw=draw)
+
+
+def move_condition(condition: Mapping[str, Any], device: torch.device) -> Condition:
+    """Move the tensors of a condition to the device."""
+    return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in condition.items()}
+
+
+def untrained(trainables: Sequence[Any], before: Mapping[str, Tensor]) -> list[str]:
+    """Name the trainables that have not moved since `before`."""
+    return [item.name for item in trainables if torch.equal(item.parameter.detach(), before[item.name])]

@@ -1,0 +1,1 @@
+"""Starting the engine: in this process, and later in many."""

@@ -1,0 +1,58 @@
+"""Start or resume a run in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainers.core.errors import UserError
+
+
+def run_folder(out: str | None, configured: str | None, name: str) -> Path:
+    """Where a run goes: `--out` is the run's own folder, `run.out` in a preset the folder of all runs; else runs/NAME."""
+    if out is not None:
+        return Path(out).expanduser().absolute()
+    return (Path(configured).expanduser() if configured else Path("runs")).absolute() / name
+
+
+def run(
+    preset: Path | str,
+    overrides: Sequence[str] = (),
+    *,
+    out: str | None = None,
+    cache: str | None = None,
+    quiet: bool = False,
+) -> int:
+    """Run a preset; a folder that holds this run already is resumed. Returns the exit code."""
+    from trainers.engine.run import run as train
+    from trainers.presets.load import load_preset
+
+    _only_one_process()
+    loaded = load_preset(preset, overrides)
+    for note in loaded.notes:
+        print(f"note: {note}")
+    folder = run_folder(out, loaded.preset.run.out, loaded.preset.run.name or loaded.path.stem)
+    return train(loaded, folder, cache=Path(cache).absolute() if cache else None, quiet=quiet)
+
+
+def resume(folder: Path, overrides: Sequence[str] = (), *, cache: str | None = None, quiet: bool = False) -> int:
+    """Go on with the run in `folder`, with the preset it was started with."""
+    from trainers.engine.run import require_run
+    from trainers.engine.run import run as train
+    from trainers.presets.load import load_preset
+
+    _only_one_process()
+    directory = require_run(folder.absolute())
+    loaded = load_preset(directory.preset, overrides)
+    return train(loaded, directory.folder, cache=Path(cache).absolute() if cache else None, quiet=quiet)
+
+
+def _only_one_process() -> None:
+    """Several processes that train apart would overwrite one another; say so instead."""
+    announced = int(os.environ.get("WORLD_SIZE", "1"))
+    if announced != 1:
+        raise UserError(
+            f"a launcher announced {announced} processes, but this version trains in one", where="WORLD_SIZE",
+            remedy="start `trainers run` directly; it uses one device",
+        )  # fmt: skip
