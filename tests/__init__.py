@@ -1,0 +1,1 @@
+"""The tests. A package, so that helpers are imported as `tests.pictures`, whatever else is installed."""
