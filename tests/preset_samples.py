@@ -75,7 +75,9 @@ NEEDS: dict[str, dict[str, Any]] = {
 
 def leaves() -> list[Entry]:
     """Every key that holds a value, of every kind of table."""
-    return [entry for entry in schema.entries() if not entry.is_table and entry.name != "kind" and entry.path != "version"]
+    return [
+        entry for entry in schema.entries() if not entry.is_table and entry.name != "kind" and entry.path != "version"
+    ]
 
 
 def values_with(entry: Entry, value: Any) -> dict[str, Any]:

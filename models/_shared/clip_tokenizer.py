@@ -38,14 +38,16 @@ def published_tokenizer(*, pad: str = END, length: int = 77) -> Any:
 
 
 def trained_tokenizer(captions: tuple[str, ...], *, size: int, pad: str = END, length: int = 77) -> Any:
-    """Train a byte-level BPE of CLIP's form with at most `size` tokens on captions. The same captions give the same one."""
+    """Train a byte-level BPE of CLIP's form with at most `size` tokens on captions, the same for the same captions."""
     from tokenizers import Tokenizer, normalizers, pre_tokenizers
     from tokenizers.models import BPE
     from tokenizers.trainers import BpeTrainer
 
     bare = Tokenizer(BPE(end_of_word_suffix=WORD_END))
     bare.normalizer = normalizers.Lowercase()
-    bare.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    bare.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Whitespace(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     trainer = BpeTrainer(vocab_size=size - 2, end_of_word_suffix=WORD_END, show_progress=False)
     bare.train_from_iterator(captions, trainer)
     merges = [(first, second) for first, second in json.loads(bare.to_str())["model"]["merges"]]
@@ -54,14 +56,20 @@ def trained_tokenizer(captions: tuple[str, ...], *, size: int, pad: str = END, l
 
 
 def _tokenizer(merges: list[tuple[str, str]], *, pad: str, length: int) -> Any:
-    """Make a CLIPTokenizer: 256 bytes, the same with the end-of-word mark, merges, then start and end (the largest id)."""
+    """Make a CLIPTokenizer: 256 bytes, the same with the end-of-word mark, merges, then start and end."""
     from transformers import CLIPTokenizer
 
     letters = _byte_letters()
     words = [*letters, *(letter + WORD_END for letter in letters), *("".join(pair) for pair in merges), START, END]
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
     return CLIPTokenizer(
-        vocab=vocabulary, merges=merges, bos_token=START, eos_token=END, unk_token=END, pad_token=pad, model_max_length=length
+        vocab=vocabulary,
+        merges=merges,
+        bos_token=START,
+        eos_token=END,
+        unk_token=END,
+        pad_token=pad,
+        model_max_length=length,
     )
 
 

@@ -9,7 +9,19 @@ from pathlib import Path
 from trainers.core.errors import UserError
 
 _ID = re.compile(r"^[\w][\w.-]*/[\w][\w.-]*(@[\w./-]+)?$")
-_SMALL = ("model_index.json", "*/config.json", "scheduler/*.json", "tokenizer*/*.json", "tokenizer*/merges.txt", "*.index*.json")
+_SMALL = (
+    "model_index.json",
+    "config.json",
+    "*/config.json",
+    "scheduler/*.json",
+    "tokenizer*/*.json",
+    "tokenizer*/merges.txt",
+    "*.index*.json",
+)
+_WEIGHTS = ("*model.safetensors", "*model-*.safetensors", "*.fp16*.safetensors")
+"""File names tried one after the other until a part has weights: whole, in pieces, half precision only."""
+
+_ROOT_WEIGHTS = "diffusion_pytorch_model.safetensors"
 
 
 def looks_like_id(text: str) -> bool:
@@ -19,29 +31,36 @@ def looks_like_id(text: str) -> bool:
 
 def fetch(model: str, *, parts: tuple[str, ...], offline: bool) -> Path:
     """Return the local folder of a hub model with the weights of `parts`, downloading what is not in the cache."""
-    name, _, revision = model.partition("@")
-    offline = offline or os.environ.get("HF_HUB_OFFLINE", "") in ("1", "ON", "YES", "TRUE")
-    folder = _snapshot(name, revision or None, list(_SMALL), offline)
+    folder = _get(model, _SMALL, offline)
     for part in parts:
-        if not _has_weights(folder / part):
-            for pattern in (f"{part}/*model.safetensors", f"{part}/*model-*.safetensors", f"{part}/*.fp16*.safetensors"):
-                _snapshot(name, revision or None, [pattern], offline)
-                if _has_weights(folder / part):
-                    break
+        for pattern in _WEIGHTS:
+            if _has_weights(folder / part):
+                break
+            _get(model, (f"{part}/{pattern}",), offline)
     return folder
+
+
+def fetch_vae(model: str, *, offline: bool) -> Path:
+    """Return the local folder of a VAE on the hub: one of its own, or the one inside a whole model."""
+    folder = _get(model, (*_SMALL, _ROOT_WEIGHTS), offline)
+    return folder if _has_weights(folder) else fetch(model, parts=("vae",), offline=offline)
 
 
 def _has_weights(folder: Path) -> bool:
     return any(folder.glob("*.safetensors"))
 
 
-def _snapshot(name: str, revision: str | None, patterns: list[str], offline: bool) -> Path:
-    """Call the hub's own client and translate what it says."""
+def _get(model: str, patterns: tuple[str, ...], offline: bool) -> Path:
+    """Call the hub's own client and translate what it says. In its patterns `*` matches "/" too."""
     from huggingface_hub import errors, snapshot_download
 
+    name, _, revision = model.partition("@")
+    offline = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     page = f"https://huggingface.co/{name}"
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns, local_files_only=offline))
+        return Path(
+            snapshot_download(name, revision=revision or None, allow_patterns=list(patterns), local_files_only=offline)
+        )
     except errors.GatedRepoError as error:
         raise UserError(
             f'"{name}" needs its licence accepted',
@@ -59,9 +78,13 @@ def _snapshot(name: str, revision: str | None, patterns: list[str], offline: boo
         reason = "working offline" if offline else "the hub can't be reached"
         raise UserError(f'"{name}" is not on this machine, and {reason}', remedy=remedy) from error
     except errors.HfHubHTTPError as error:
-        raise UserError(f'the hub refused "{name}": {_status(error)}', remedy=_REMEDIES.get(_code(error), "try again later")) from error
+        raise UserError(
+            f'the hub refused "{name}": {_status(error)}', remedy=_REMEDIES.get(_code(error), "try again later")
+        ) from error
     except OSError as error:
-        raise UserError(f'"{name}" could not be downloaded: {error}', remedy="check the network and the free disk space") from error
+        raise UserError(
+            f'"{name}" could not be downloaded: {error}', remedy="check the network and the free disk space"
+        ) from error
 
 
 _REMEDIES = {

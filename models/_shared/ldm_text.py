@@ -1,4 +1,4 @@
-"""CLIP text encoders in single files: Hugging Face's names under a prefix (SD 1, SDXL's first), or OpenCLIP's (SD 2, SDXL's second).
+"""CLIP text encoders in single files: Hugging Face's names (SD 1, SDXL's first) or OpenCLIP's (SD 2, SDXL's second).
 
 OpenCLIP fuses query, key and value to one matrix [3D, D] and keeps its projection as [D, P] rather than [P, D].
 """
@@ -35,7 +35,7 @@ def count_layers(state: Mapping[str, Tensor]) -> int:
 
 
 def from_open_clip(state: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
-    """OpenCLIP's tensors -> Hugging Face's names without prefix. Layers from number `layers` on are left out: SD 2 skips its last."""
+    """OpenCLIP's tensors -> Hugging Face's names without prefix; only the first `layers` (SD 2 skips its last)."""
     found: dict[str, Tensor] = {}
     for name, tensor in state.items():
         block = _BLOCK.match(name)

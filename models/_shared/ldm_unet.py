@@ -16,6 +16,11 @@ _RESNET = {
     "out_layers.3": "conv2",
     "skip_connection": "conv_shortcut",
 }
+_MIDDLE = (
+    ("middle_block.0", "mid_block.resnets.0"),
+    ("middle_block.1", "mid_block.attentions.0"),
+    ("middle_block.2", "mid_block.resnets.1"),
+)
 _RIM = {
     "time_embed.0": "time_embedding.linear_1",
     "time_embed.2": "time_embedding.linear_2",
@@ -28,9 +33,9 @@ _RIM = {
 
 
 def prefixes(config: Mapping[str, Any]) -> dict[str, str]:
-    """Map original module prefixes to diffusers' for a U-Net config; names inside attention blocks are the same in both."""
+    """Map original module prefixes to diffusers' for a U-Net config; inside attention blocks names are the same."""
     found = dict(_RIM)
-    for original, ours in (*_down(config), *_middle(config), *_up(config)):
+    for original, ours in (*_down(config), *_MIDDLE, *_up(config)):
         if ".resnets." in ours:
             found.update({f"{original}.{old}": f"{ours}.{new}" for old, new in _RESNET.items()})
         else:
@@ -54,12 +59,6 @@ def _down(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if level + 1 < len(config["down_block_types"]):
             yield f"input_blocks.{number}.0.op", f"down_blocks.{level}.downsamplers.0.conv"
             number += 1
-
-
-def _middle(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "middle_block.0", "mid_block.resnets.0"
-    yield "middle_block.1", "mid_block.attentions.0"
-    yield "middle_block.2", "mid_block.resnets.1"
 
 
 def _up(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,9 @@ from typing import Any
 
 _ATTENTION = {"norm": "group_norm", "q": "to_q", "k": "to_k", "v": "to_v", "proj_out": "to_out.0"}
 _SAME = ("encoder.conv_in", "encoder.conv_out", "decoder.conv_in", "decoder.conv_out")
-ONE_BY_ONE = tuple(f"{side}.mid.attn_1.{name}.weight" for side in ("encoder", "decoder") for name in ("q", "k", "v", "proj_out"))
+ONE_BY_ONE = tuple(
+    f"{side}.mid.attn_1.{name}.weight" for side in ("encoder", "decoder") for name in ("q", "k", "v", "proj_out")
+)
 """Weights that the original keeps as 1x1 convolutions [O, I, 1, 1] and diffusers as matrices [O, I]."""
 
 

@@ -31,7 +31,12 @@ def make_module(config: Mapping[str, Any]) -> nn.Module:
 
 
 def load_module(
-    config: Mapping[str, Any], state: Mapping[str, Tensor], *, dtype: torch.dtype, device: torch.device | str, where: str
+    config: Mapping[str, Any],
+    state: Mapping[str, Tensor],
+    *,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    where: str,
 ) -> nn.Module:
     """Make a module and give it the tensors of `state`; frozen and in evaluation mode."""
     with torch.device("meta"):
@@ -65,7 +70,7 @@ def modern_names(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict
 
 
 def text_name(name: str, prefixed: bool) -> str:
-    """Write a CLIP text tensor's name with or without "text_model.": transformers 5 dropped it for one of two classes."""
+    """Write a CLIP text name with or without "text_model.": transformers 5 dropped it for one of two classes."""
     bare = name.removeprefix(TEXT_PREFIX)
     return TEXT_PREFIX + bare if prefixed and not bare.startswith("text_projection") else bare
 
@@ -82,10 +87,13 @@ def _check(expected: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor],
     missing = [name for name in expected if name not in state]
     odd = [name for name, shape in expected.items() if name in state and tuple(state[name].shape) != shape]
     if missing:
-        raise UserError(f"{len(missing)} tensors are missing, e.g. {missing[0]}", where=where, remedy="the file is incomplete")
+        raise UserError(
+            f"{len(missing)} tensors are missing, e.g. {missing[0]}", where=where, remedy="the file is incomplete"
+        )
     if odd:
         name = odd[0]
-        what = f"{len(odd)} tensors have another shape, e.g. {name}: {tuple(state[name].shape)} instead of {expected[name]}"
+        shapes = f"{tuple(state[name].shape)} instead of {expected[name]}"
+        what = f"{len(odd)} tensors have another shape, e.g. {name}: {shapes}"
         raise UserError(what, where=where, remedy="the weights do not belong to this config")
 
 

@@ -1,20 +1,24 @@
-"""Names of LoRA modules: ours <-> kohya's underscored names, and the prefixes other programs put before diffusers' names.
+"""Names of LoRA modules: ours <-> kohya's underscored names, and the prefixes other programs use.
 
-kohya: `lora_unet_`, `lora_te_` (one text encoder) or `lora_te1_`, `lora_te2_` (two), then the module path with underscores.
+kohya: `lora_unet_`, `lora_te_` (one text encoder) or `lora_te1_`, `lora_te2_` (two), then the path with underscores.
 For SDXL the U-Net path is the original one (`input_blocks_4_1_...`), for SD 1 and 2 diffusers' own.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
+from pathlib import Path
 
 from . import ldm_unet
 from .architecture import Architecture
 from .loading import text_name
 from .single_file import renamed
 
-_BLOCK_INSIDE = re.compile(r"transformer_blocks_(\d+)_(attn[12])_(to_q|to_k|to_v|to_out)(_0)?$|transformer_blocks_(\d+)_ff_net_(0_proj|2)$")
+_BLOCK_INSIDE = re.compile(
+    r"transformer_blocks_(\d+)_(attn[12])_(to_q|to_k|to_v|to_out)(_0)?$|transformer_blocks_(\d+)_ff_net_(0_proj|2)$"
+)
 _TEXT_INSIDE = re.compile(r"(?:text_model_)?encoder_layers_(\d+)_(self_attn|mlp)_(\w+)$")
 _KOHYA_TEXT = {"lora_te_": "text_encoder", "lora_te1_": "text_encoder", "lora_te2_": "text_encoder_2"}
 _KOHYA_UNET = ("lora_unet_", "lycoris_")
@@ -87,7 +91,7 @@ def _text_from_underscored(part: str, name: str, architecture: Architecture) -> 
 
 
 def _unet_from_underscored(name: str, architecture: Architecture) -> tuple[str, str] | None:
-    for underscored, path in _underscored_names(architecture):
+    for underscored, path in _underscored_names(str(architecture.configs)):
         if name == underscored:
             return "denoiser", path
         if name.startswith(underscored + "_"):
@@ -110,9 +114,7 @@ def _inside_attention(name: str) -> str | None:
 
 @lru_cache(maxsize=16)
 def _names(configs: str) -> dict[str, str]:
-    import json
-    from pathlib import Path
-
+    """Original module prefixes with ours, for the U-Net config in a folder of configs."""
     return ldm_unet.prefixes(json.loads((Path(configs) / "unet" / "config.json").read_text("utf-8")))
 
 
@@ -120,8 +122,10 @@ def _original_names(architecture: Architecture) -> dict[str, str]:
     return {ours: theirs for theirs, ours in _names(str(architecture.configs)).items()}
 
 
-def _underscored_names(architecture: Architecture) -> list[tuple[str, str]]:
+@lru_cache(maxsize=16)
+def _underscored_names(configs: str) -> list[tuple[str, str]]:
     """Underscored module names with our path: diffusers' and the original ones, longest first."""
-    names = _names(str(architecture.configs))
-    pairs = {ours.replace(".", "_"): ours for ours in names.values()} | {theirs.replace(".", "_"): ours for theirs, ours in names.items()}
+    names = _names(configs)
+    pairs = {ours.replace(".", "_"): ours for ours in names.values()}
+    pairs |= {theirs.replace(".", "_"): ours for theirs, ours in names.items()}
     return sorted(pairs.items(), key=lambda pair: -len(pair[0]))

@@ -1,14 +1,16 @@
 """Published layouts of LoRAs and models <-> our canonical names.
 
-Ours: "<part>.<module path>.lora_A.weight" [r, in, ...], ".lora_B.weight" [out, r, ...], ".alpha" scalar, ".dora_scale" [out].
+Ours: "<part>.<path>" + ".lora_A.weight" [r, in, ...], ".lora_B.weight" [out, r, ...], ".alpha", ".dora_scale" [out].
 The weight change is (alpha / r) * B A; DoRA (Liu et al. 2024) then gives each output row the length `dora_scale`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,10 +23,10 @@ from .loading import modern_names, text_name
 from .traits import UNET
 
 Module = dict[str, Tensor]
-LEAVES = ("lora_A", "lora_B", "alpha", "dora_scale")
+_ADAPTER_METADATA = "lora_adapter_metadata"
 _SUFFIXES = {
-    "lora_A": r"\.lora_down\.weight|\.lora_A(?:\.default)?\.weight|\.lora_A|[._]lora\.down\.weight|\.lora_linear_layer\.down\.weight|\.down\.weight",
-    "lora_B": r"\.lora_up\.weight|\.lora_B(?:\.default)?\.weight|\.lora_B|[._]lora\.up\.weight|\.lora_linear_layer\.up\.weight|\.up\.weight",
+    "lora_A": r"\.lora_down\.weight|\.lora_A(?:\.default)?(?:\.weight)?|(?:[._]lora|\.lora_linear_layer)\.down\.weight",
+    "lora_B": r"\.lora_up\.weight|\.lora_B(?:\.default)?(?:\.weight)?|(?:[._]lora|\.lora_linear_layer)\.up\.weight",
     "alpha": r"\.alpha",
     "dora_scale": r"\.dora_scale|\.lora_magnitude_vector(?:\.default)?(?:\.weight)?",
 }
@@ -53,10 +55,15 @@ def to_published(state: Mapping[str, Tensor], layout: str, architecture: Archite
     raise UserError(f'there is no layout "{layout}" here', where=facts.name, remedy=f"known: {', '.join(known)}")
 
 
-def from_published(state: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
-    """Read a LoRA or a model from any known layout; a name that is not understood is an error, never skipped."""
+def from_published(
+    state: Mapping[str, Tensor], architecture: Architecture, metadata: Mapping[str, str] | None = None
+) -> dict[str, Tensor]:
+    """Read a LoRA or a model from any known layout; a name that is not understood is an error, never skipped.
+
+    `metadata` is the file's header: diffusers keeps alpha there and not among the tensors.
+    """
     if is_lora(state):
-        return _read_lora(state, architecture)
+        return _read_lora(state, architecture, json.loads((metadata or {}).get(_ADAPTER_METADATA, "{}")))
     if any(name.startswith(UNET) for name in state):
         return single_file.from_single_file(state, architecture)
     parts = {folder: part for part, folder in FOLDER_OF_PART.items()} | {"denoiser": "denoiser"}
@@ -66,12 +73,14 @@ def from_published(state: Mapping[str, Tensor], architecture: Architecture) -> d
         if folder not in parts:
             raise UserError(f'the name "{name}" belongs to no part', where=architecture.facts.name)
         part = parts[folder]
-        found.update({f"{part}.{new}": value for new, value in modern_names(architecture.config(part), {rest: tensor}).items()})
+        found.update(
+            {f"{part}.{new}": value for new, value in modern_names(architecture.config(part), {rest: tensor}).items()}
+        )
     return found
 
 
 def modules_of(state: Mapping[str, Tensor]) -> dict[str, Module]:
-    """Group a canonical LoRA state by module: {"denoiser.mid_block...to_q": {"lora_A": ..., "lora_B": ..., "alpha": ...}}."""
+    """Group a canonical LoRA state by module: {"denoiser.mid_block...to_q": {"lora_A": ..., "lora_B": ...}}."""
     found: dict[str, Module] = {}
     for name, tensor in state.items():
         for leaf, pattern in _PATTERNS.items():
@@ -105,7 +114,11 @@ def lora_metadata(state: Mapping[str, Tensor], layout: str) -> dict[str, str]:
     alphas = sorted({_alpha_of(module) for module in modules.values()})
     words = {"format": "pt", "rank": " ".join(map(str, ranks)), "alpha": " ".join(f"{alpha:g}" for alpha in alphas)}
     if layout == "kohya":
-        words |= {"ss_network_module": "networks.lora", "ss_network_dim": str(max(ranks)), "ss_network_alpha": f"{_usual_alpha(modules):g}"}
+        words |= {
+            "ss_network_module": "networks.lora",
+            "ss_network_dim": str(max(ranks)),
+            "ss_network_alpha": f"{_usual_alpha(modules):g}",
+        }
     return words
 
 
@@ -145,7 +158,7 @@ def _to_diffusers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _read_lora(state: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
+def _read_lora(state: Mapping[str, Tensor], architecture: Architecture, config: Mapping[str, Any]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     unknown: list[str] = []
     for name, tensor in state.items():
@@ -161,7 +174,23 @@ def _read_lora(state: Mapping[str, Tensor], architecture: Architecture) -> dict[
             found[f"{place[0]}.{place[1]}.{leaf}.weight"] = tensor.float()
     if unknown:
         raise UserError(_explain(unknown, architecture))
-    return _complete(found)
+    return _complete(found, _alphas(config, found))
+
+
+def _alphas(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, float]:
+    """Read each module's alpha from PEFT's config as diffusers writes it into the header ("unet.lora_alpha" ...)."""
+    alphas: dict[str, float] = {}
+    for name in modules_of(state):
+        part, _, path = name.partition(".")
+        folder = FOLDER_OF_PART[part]
+        patterns: Mapping[str, float] = config.get(f"{folder}.alpha_pattern") or {}
+        own = [alpha for end, alpha in patterns.items() if path == end or path.endswith("." + end)]
+        usual = config.get(f"{folder}.lora_alpha")
+        if own:
+            alphas[name] = float(own[0])
+        elif usual is not None:
+            alphas[name] = float(usual)
+    return alphas
 
 
 def _split(name: str) -> tuple[str | None, str]:
@@ -172,15 +201,17 @@ def _split(name: str) -> tuple[str | None, str]:
     return None, name
 
 
-def _complete(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Add the alpha that a file leaves out (= rank), and bring DoRA scales to [out]."""
+def _complete(state: dict[str, Tensor], alphas: Mapping[str, float]) -> dict[str, Tensor]:
+    """Add the alpha that the tensors leave out (from `alphas`, else = rank), and bring DoRA scales to [out]."""
     for name, module in modules_of(state).items():
         if "lora_A" not in module or "lora_B" not in module:
             raise UserError(f"{name}: half of the LoRA pair is missing", remedy="the file is damaged")
-        state.setdefault(f"{name}.alpha", torch.tensor(float(module["lora_A"].shape[0])))
+        state.setdefault(f"{name}.alpha", torch.tensor(alphas.get(name, float(module["lora_A"].shape[0]))))
         if "dora_scale" in module:
             scale, out = module["dora_scale"].flatten(), module["lora_B"].shape[0]
-            column = module["dora_scale"].ndim == 1 or module["dora_scale"].shape[0] == out or module["dora_scale"].ndim == 4
+            column = (
+                module["dora_scale"].ndim == 1 or module["dora_scale"].shape[0] == out or module["dora_scale"].ndim == 4
+            )
             if scale.numel() != out or not column:
                 raise UserError(f"{name}: DoRA scales per input are not supported, only per output")
             state[f"{name}.dora_scale"] = scale

@@ -1,6 +1,7 @@
-"""Find the weights of a model before anything is loaded: a folder, a single file, a hub id or an embedded model. Torch-free.
+"""Find the weights of a model before anything is loaded: a folder, a single file, a hub id, an embedded model.
 
-A local path never uses the network. A folder is diffusers' layout; a single file is the original layout (A1111, ComfyUI).
+Torch-free. A local path never uses the network. A folder has diffusers' layout; a single file the original layout
+(A1111, ComfyUI).
 """
 
 from __future__ import annotations
@@ -26,23 +27,27 @@ _PREDICTIONS: dict[str, PredictionKind] = {
     "sample": "x0",
     "flow_prediction": "velocity",
 }
+_WEIGHT_ENDINGS = (
+    (".safetensors", ".safetensors.index.json"),
+    (".fp16.safetensors", ".safetensors.index.fp16.json"),
+)
 
 
 def resolve(weights: str, architecture: Architecture, *, vae: str | None, offline: bool) -> Weights:
     """Find every file of `weights`, and read from the files what they are."""
     parts = tuple(FOLDER_OF_PART[part] for part in architecture.parts)
-    place = locate(weights, parts=parts, offline=offline)
+    place = local_place(weights) or hub.fetch(weights, parts=parts, offline=offline)
     if place.is_dir():
         found = _resolve_folder(place, architecture)
     else:
         found = _resolve_file(place, architecture, has_vae=vae is not None)
     if vae:
-        found = _with_vae(found, locate(vae, parts=("vae", "."), offline=offline))
+        found = _with_vae(found, local_place(vae) or hub.fetch_vae(vae, offline=offline))
     return found
 
 
-def locate(weights: str, *, parts: tuple[str, ...], offline: bool) -> Path:
-    """Return the folder or file that `weights` names; only a name that is no local path goes to the hub."""
+def local_place(weights: str) -> Path | None:
+    """Return the folder or file that `weights` names, or None for a hub id; a missing path is an error."""
     if weights.startswith(BUILTIN):
         folder = _MODELS / weights.removeprefix(BUILTIN) / "weights"
         if not folder.is_dir():
@@ -56,18 +61,17 @@ def locate(weights: str, *, parts: tuple[str, ...], offline: bool) -> Path:
         raise UserError(
             f'there is no file or folder "{weights}"', remedy="check the path; a model on the hub is written owner/name"
         )
-    return hub.fetch(weights, parts=parts, offline=offline)
+    return None
 
 
 def weight_paths(folder: Path) -> tuple[Path, ...]:
-    """Return the weight files of one part's folder: one file, or the pieces that an index lists; full precision first."""
+    """Return the weight files of a part's folder: one, or the pieces that an index lists; full precision first."""
     for stem in ("diffusion_pytorch_model", "model", "pytorch_model"):
-        for name in (f"{stem}.safetensors", f"{stem}.fp16.safetensors"):
-            if (folder / name).is_file():
-                return (folder / name,)
-        for name in (f"{stem}.safetensors.index.json", f"{stem}.safetensors.index.fp16.json"):
-            if (folder / name).is_file():
-                pieces = set(read_json(folder / name)["weight_map"].values())
+        for single, index in _WEIGHT_ENDINGS:
+            if (folder / (stem + single)).is_file():
+                return (folder / (stem + single),)
+            if (folder / (stem + index)).is_file():
+                pieces = set(read_json(folder / (stem + index))["weight_map"].values())
                 return tuple(folder / piece for piece in sorted(pieces))
         if (folder / f"{stem}.bin").is_file():
             return (folder / f"{stem}.bin",)
@@ -106,23 +110,29 @@ def _check_folder(folder: Path, architecture: Architecture) -> None:
         if not (inside / "config.json").is_file():
             problems.append(Problem(str(inside), "config.json is missing"))
         files = weight_paths(inside)
-        lost = [file.name for file in files if not file.is_file()]
-        if not files or lost:
-            problems.append(Problem(str(inside), f"weights are missing: {', '.join(lost) or 'no .safetensors file'}"))
+        absent = [file.name for file in files if not file.is_file()]
+        if not files or absent:
+            problems.append(Problem(str(inside), f"weights are missing: {', '.join(absent) or 'no .safetensors file'}"))
         tokenizer = TOKENIZER_OF_PART.get(part)
         if tokenizer and not (folder / tokenizer).is_dir():
             problems.append(Problem(str(folder / tokenizer), "the tokenizer folder is missing"))
     if problems:
         if not (folder / "unet").is_dir():
-            files = sorted(path.name for path in folder.glob("*.safetensors"))
-            remedy = f"give a file inside it: {', '.join(files[:5])}" if files else "give a folder in diffusers' layout"
-            raise UserError(f"is not a {architecture.facts.title} folder: it has no unet/", where=str(folder), remedy=remedy)
+            single = sorted(path.name for path in folder.glob("*.safetensors"))
+            remedy = (
+                f"give a file inside it: {', '.join(single[:5])}" if single else "give a folder in diffusers' layout"
+            )
+            raise UserError(
+                f"is not a {architecture.facts.title} folder: it has no unet/", where=str(folder), remedy=remedy
+            )
         raise UserError(problems)
 
 
 def _small_files(folder: Path) -> str:
     """Digest the configs and tokenizers: they change encodings too."""
-    names = sorted(path for path in folder.glob("*/*") if path.suffix in (".json", ".txt") and path.stat().st_size < 20_000_000)
+    names = sorted(
+        path for path in folder.glob("*/*") if path.suffix in (".json", ".txt") and path.stat().st_size < 20_000_000
+    )
     return of_json([[path.relative_to(folder).as_posix(), of_file(path)] for path in names])
 
 
@@ -155,7 +165,9 @@ def refine(facts: Facts, folder: Path) -> Facts:
 
 def _resolve_file(file: Path, architecture: Architecture, *, has_vae: bool) -> Weights:
     if file.suffix not in (".safetensors", *weight_files.PICKLES):
-        raise UserError("is not a weight file", where=str(file), remedy="give a .safetensors file or a diffusers folder")
+        raise UserError(
+            "is not a weight file", where=str(file), remedy="give a .safetensors file or a diffusers folder"
+        )
     header = weight_files.read_header(file)
     found = traits.of_shapes(header.shapes)
     if not traits.belongs(found, architecture.facts):

@@ -36,7 +36,10 @@ _SHAPE_SETTINGS = (
     "vocab_size",
 )
 
-def read_part(file: Path, part: str, configs: Path, architecture: Architecture) -> tuple[dict[str, Any], dict[str, Tensor]]:
+
+def read_part(
+    file: Path, part: str, configs: Path, architecture: Architecture
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read one part of a single file: its config and its tensors under diffusers' or transformers' names."""
     config = read_json(configs / "config.json")
     if part == "vae":
@@ -75,7 +78,7 @@ def _read_text(state: Mapping[str, Tensor], form: TextForm, config: Mapping[str,
 
 
 def from_single_file(state: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
-    """All tensors of a single file -> our canonical names; what belongs to no part (schedules, averages) is left out."""
+    """All tensors of a single file -> our canonical names; what belongs to no part (schedules, averages) stays out."""
     found: dict[str, Tensor] = {}
     prefixes = {"denoiser": UNET, "vae": VAE_PREFIX} | {part: form.prefix for part, form in architecture.texts.items()}
     for part, prefix in prefixes.items():
@@ -119,11 +122,13 @@ def _write_text(state: Mapping[str, Tensor], form: TextForm) -> dict[str, Tensor
     return {text_name(name, True): tensor for name, tensor in state.items()}
 
 
-def write(weights: Weights, file: Path, architecture: Architecture, *, state: Mapping[str, Tensor] | None = None) -> Path:
+def write(
+    weights: Weights, file: Path, architecture: Architecture, *, state: Mapping[str, Tensor] | None = None
+) -> Path:
     """Write a model as one file in the original layout: `state` (canonical names), or the folder's own weights.
 
-    Marker tensors "v_pred" and "ztsnr" tell ComfyUI and others what the weights predict. A model of other widths than the
-    family's gets its configs and tokenizers in "NAME.configs" beside the file.
+    Marker tensors "v_pred" and "ztsnr" tell ComfyUI and others what the weights predict. A model of other widths than
+    the family's gets its configs and tokenizers in "NAME.configs" beside the file.
     """
     tensors = to_single_file(state if state is not None else read_folder(weights.folder, architecture), architecture)
     if weights.facts.prediction == "v":
@@ -132,7 +137,12 @@ def write(weights: Weights, file: Path, architecture: Architecture, *, state: Ma
         tensors["ztsnr"] = torch.zeros(0)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file, {"format": "pt"})
     if any(_differs(weights.folder, part, architecture) for part in architecture.parts):
-        shutil.copytree(weights.folder, configs_beside(file), ignore=shutil.ignore_patterns("*.safetensors", "*.bin"), dirs_exist_ok=True)
+        shutil.copytree(
+            weights.folder,
+            configs_beside(file),
+            ignore=shutil.ignore_patterns("*.safetensors", "*.bin"),
+            dirs_exist_ok=True,
+        )
     return file
 
 

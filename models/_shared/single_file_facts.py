@@ -29,7 +29,9 @@ def check_complete(header: Header, architecture: Architecture, file: Path, *, ha
     problems = []
     for part, form in architecture.texts.items():
         if not any(name.startswith(form.prefix) for name in header.shapes):
-            problems.append(Problem(str(file), f"the file has no {part}", "use the full checkpoint, or a diffusers folder"))
+            problems.append(
+                Problem(str(file), f"the file has no {part}", "use the full checkpoint, or a diffusers folder")
+            )
     if not has_vae and not any(name.startswith(VAE_PREFIX) for name in header.shapes):
         problems.append(Problem(str(file), "the file has no VAE", "name one: [model] vae = ..."))
     if problems:
@@ -39,8 +41,8 @@ def check_complete(header: Header, architecture: Architecture, file: Path, *, ha
 def refine(facts: Facts, architecture: Architecture, file: Path, header: Header) -> Facts:
     """Set prediction kind and zero terminal SNR by what the file says.
 
-    In this order: a .yaml beside it ("parameterization"), marker tensors "v_pred" and "ztsnr", modelspec metadata, and for SD 2
-    without any of these the spread of one bias, by which other programs tell its v models from its eps models too.
+    In this order: a .yaml beside it ("parameterization"), marker tensors "v_pred" and "ztsnr", modelspec metadata, and
+    for SD 2 without any of these the spread of one bias, by which other programs tell its v from its eps models too.
     """
     prediction = _stated_prediction(file, header)
     if prediction is None and architecture.telltale in header.shapes and not configs_beside(file).is_dir():

@@ -23,6 +23,8 @@ from .published import from_published, lora_metadata, to_published
 from .schedulers import make_scheduler
 from .text import TextPart, count_tokens, device_of, dtype_of, token_ids
 
+Grid = tuple[int, int, int]
+
 
 class StableDiffusion:
     """The common family; `facts` and `architecture` are set by each family's class."""
@@ -58,39 +60,40 @@ class StableDiffusion:
             config, state = loading.read_part(place)
         return loading.load_module(config, state, dtype=dtype, device=device, where=f"{place} ({part})")
 
-    def encode_pixels(self, vae: nn.Module, pixels: Tensor, eps: Tensor | None) -> Tensor:
+    def encode_pixels(self, vae: Any, pixels: Tensor, eps: Tensor | None) -> Tensor:
         """pixels [B, 3, 1, Y, X] in [-1, 1] -> latents float32 [B, C, 1, H, W]; z = mean + std * eps, then scaled."""
         posterior = vae.encode(pixels[:, :, 0].to(device_of(vae), dtype_of(vae))).latent_dist
         mean = posterior.mean.float()
         latents = mean if eps is None else mean + posterior.std.float() * eps[:, :, 0].to(mean)
         return ((latents - (vae.config.shift_factor or 0.0)) * vae.config.scaling_factor).unsqueeze(2)
 
-    def decode_latents(self, vae: nn.Module, latents: Tensor) -> Tensor:
+    def decode_latents(self, vae: Any, latents: Tensor) -> Tensor:
         """latents [B, C, 1, H, W] -> pixels float32 [B, 3, 1, Y, X] in [-1, 1]."""
         raw = latents[:, :, 0].float() / vae.config.scaling_factor + (vae.config.shift_factor or 0.0)
         return vae.decode(raw.to(device_of(vae), dtype_of(vae))).sample.float().clamp(-1.0, 1.0).unsqueeze(2)
 
-    def encode_text(self, text: nn.Module, captions: Sequence[str]) -> list[Condition]:
-        """B captions -> B conditions {"context": [S, D]}: the last layer after its norm, as the reference inference takes it."""
+    def encode_text(self, text: Any, captions: Sequence[str]) -> list[Condition]:
+        """B captions -> B conditions {"context": [S, D]}: the last layer after its norm, as the reference takes it."""
         name = self.facts.text_encoders[0]
         encoder = text.encoders[name]
         context = encoder(token_ids(text.tokenizers[name], captions, device_of(encoder))).last_hidden_state
         return [{"context": one} for one in context]
 
-    def null_condition(self, text: nn.Module) -> Condition:
+    def null_condition(self, text: Any) -> Condition:
         """The encoding of the empty caption, which is also the empty negative prompt of classifier-free guidance."""
         return self.encode_text(text, [""])[0]
 
-    def count_tokens(self, text: nn.Module, caption: str) -> dict[str, tuple[int, int]]:
+    def count_tokens(self, text: Any, caption: str) -> dict[str, tuple[int, int]]:
         """Per text encoder: (tokens the caption has, tokens that fit), without start and end marks."""
         return {name: count_tokens(tokenizer, caption) for name, tokenizer in text.tokenizers.items()}
 
-    def collate(self, conditions: Sequence[Condition], grid: tuple[int, int, int], geometry: Sequence[Geometry]) -> Condition:
-        """B single conditions -> one of B. All have one length, so nothing is padded."""
+    def collate(self, conditions: Sequence[Condition], grid: Grid, geometry: Sequence[Geometry]) -> Condition:
+        """B single conditions -> one of B. All have one length, and neither grid nor crops add anything."""
+        del grid, geometry
         return {name: torch.stack([condition[name] for condition in conditions]) for name in conditions[0]}
 
     def predict(self, denoiser: nn.Module, x_t: Tensor, t: Tensor, condition: Condition) -> Tensor:
-        """x_t [B, C, 1, H, W], t [B] in [0, 1] -> float32 [B, C, 1, H, W]. The U-Net wants the timestep floor(1000 t)."""
+        """x_t [B, C, 1, H, W], t [B] in [0, 1] -> float32 like x_t. The U-Net wants the timestep floor(1000 t)."""
         steps = self.facts.schedule.steps if self.facts.schedule else 1000
         timestep = (t.float() * steps).floor().long().clamp(0, steps - 1)
         dtype = dtype_of(denoiser)
@@ -105,15 +108,16 @@ class StableDiffusion:
 
     def _added(self, condition: Condition, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor] | None:
         """What the U-Net gets beside the context; nothing here, sizes and pooled text in SDXL."""
+        del condition, device, dtype
         return None
 
     def to_published(self, state: Mapping[str, Tensor], layout: str) -> TensorDict:
         """Our LoRA names -> "kohya" or "diffusers"; our model names -> "single_file" or "diffusers"."""
         return to_published(state, layout, self.architecture)
 
-    def from_published(self, state: Mapping[str, Tensor]) -> TensorDict:
-        """A LoRA or model in any known layout -> our names."""
-        return from_published(state, self.architecture)
+    def from_published(self, state: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> TensorDict:
+        """A LoRA or model in any known layout -> our names; `metadata` of its file may hold diffusers' alpha."""
+        return from_published(state, self.architecture, metadata)
 
     def lora_metadata(self, state: Mapping[str, Tensor], layout: str) -> dict[str, str]:
         """File metadata that a loader of `layout` reads beside the tensors of a LoRA (canonical `state`)."""
@@ -127,6 +131,7 @@ class StableDiffusion:
         return getattr(diffusers, self.pipeline_class)(**components, scheduler=make_scheduler(weights.facts))
 
     def _components(self, weights: Weights, parts: Mapping[str, Any]) -> dict[str, Any]:
+        del weights
         text = parts.get("text")
         return {
             "unet": parts["denoiser"],
@@ -163,5 +168,5 @@ class StableDiffusion:
         return single_file.write(weights, file, self.architecture, state=state)
 
     def tiny(self, folder: Path, *, variant: str = "") -> Path:
-        """Write a random small instance in diffusers' layout: same blocks, narrow. `variant` "eps" or "v" sets the prediction."""
+        """Write a random instance in diffusers' layout: the same blocks, narrow; `variant` may be "eps" or "v"."""
         return tiny.write(folder, self.architecture, variant=variant)

@@ -19,9 +19,13 @@ class TextPart(nn.Module):
 
 
 def token_ids(tokenizer: Any, captions: Sequence[str], device: torch.device) -> Tensor:
-    """B captions -> ids [B, S], cut and padded to the tokenizer's length, as diffusers' pipelines do; no mask is used."""
+    """B captions -> ids [B, S], cut and padded to the tokenizer's length as diffusers' pipelines do, unmasked."""
     batch = tokenizer(
-        list(captions), padding="max_length", max_length=tokenizer.model_max_length, truncation=True, return_tensors="pt"
+        list(captions),
+        padding="max_length",
+        max_length=tokenizer.model_max_length,
+        truncation=True,
+        return_tensors="pt",
     )
     return batch.input_ids.to(device)
 

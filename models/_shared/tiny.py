@@ -59,7 +59,9 @@ def _narrow(part: str, config: Mapping[str, Any], facts: Facts) -> dict[str, Any
     else:
         width = _TEXT_WIDTH[part]
         small.update(hidden_size=width, intermediate_size=4 * width, num_attention_heads=2, num_hidden_layers=2)
-        small.update(projection_dim=width, vocab_size=TOKENS, bos_token_id=TOKENS - 2, eos_token_id=TOKENS - 1, pad_token_id=0)
+        small.update(
+            projection_dim=width, vocab_size=TOKENS, bos_token_id=TOKENS - 2, eos_token_id=TOKENS - 1, pad_token_id=0
+        )
     return small
 
 
@@ -72,7 +74,9 @@ def _write_part(folder: Path, config: dict[str, Any]) -> None:
             if parameter.ndim == 1 and "norm" in name:  # differ from 1 and 0, so that mixed-up norms are noticed
                 torch.nn.init.normal_(parameter, mean=1.0 if name.endswith("weight") else 0.0, std=0.05)
     stem = "model" if "architectures" in config else "diffusion_pytorch_model"
-    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, folder / f"{stem}.safetensors")
+    save_file(
+        {name: tensor.contiguous() for name, tensor in module.state_dict().items()}, folder / f"{stem}.safetensors"
+    )
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
 

@@ -38,7 +38,9 @@ def of_shapes(shapes: Mapping[str, tuple[int, ...]]) -> Traits:
     first = shapes.get(UNET + "input_blocks.0.0.weight")
     if first is None:
         return {"denoiser": _other_kind(shapes)}
-    projections = [len(shape) for name, shape in shapes.items() if name.startswith(UNET) and name.endswith(".proj_in.weight")]
+    projections = [
+        len(shape) for name, shape in shapes.items() if name.startswith(UNET) and name.endswith(".proj_in.weight")
+    ]
     return {
         "denoiser": "unet",
         "inputs": str(first[1]),

@@ -5,7 +5,11 @@ Patterns are globs (`*` matches dots too) on a module path inside its part, e.g.
 
 from __future__ import annotations
 
-ATTENTION = ("*.attn1.to_q", "*.attn1.to_k", "*.attn1.to_v", "*.attn1.to_out.0") + (
+ATTENTION = (
+    "*.attn1.to_q",
+    "*.attn1.to_k",
+    "*.attn1.to_v",
+    "*.attn1.to_out.0",
     "*.attn2.to_q",
     "*.attn2.to_k",
     "*.attn2.to_v",
@@ -31,13 +35,19 @@ SIZE_EMBEDDING = ("*add_embedding.linear_1", "*add_embedding.linear_2")
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "attention": ATTENTION,
-    "attention+mlp": ATTENTION + MLP,
-    "all": ATTENTION + MLP + REST,
+    "attention+mlp": (*ATTENTION, *MLP),
+    "all": (*ATTENTION, *MLP, *REST),
 }
 TEXT_ATTENTION = ("*.self_attn.q_proj", "*.self_attn.k_proj", "*.self_attn.v_proj", "*.self_attn.out_proj")
-TEXT_TARGETS = TEXT_ATTENTION + ("*.mlp.fc1", "*.mlp.fc2")
+TEXT_TARGETS = (*TEXT_ATTENTION, "*.mlp.fc1", "*.mlp.fc2")
 
-FIRST_AND_LAST = ("*conv_in", "*conv_out", "*time_embedding.*", "*add_embedding.*", "*token_embedding", "*position_embedding") + (
+FIRST_AND_LAST = (
+    "*conv_in",
+    "*conv_out",
+    "*time_embedding.*",
+    "*add_embedding.*",
+    "*token_embedding",
+    "*position_embedding",
     "*text_projection",
 )
 """Modules at the rim of the networks; Jordan 2024 ("Muon") keeps such layers on AdamW."""

@@ -38,14 +38,15 @@ def read_header(path: Path) -> Header:
     return Header({name: tuple(entry["shape"]) for name, entry in table.items()}, metadata)
 
 
-def read_tensors(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, Tensor]:
-    """Read the tensors whose name is wanted, on the CPU, in the type of the file."""
+def read_tensors(path: Path, wanted: Callable[[str], bool] | None = None) -> dict[str, Tensor]:
+    """Read the tensors whose name is wanted (all without `wanted`), on the CPU, in the type of the file."""
+    wanted = wanted or bool
     if path.suffix in PICKLES:
         return {name: tensor for name, tensor in _read_pickle(path).items() if wanted(name)}
     from safetensors import safe_open
 
     with safe_open(str(path), framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys() if wanted(name)}
+        return {name: file.get_tensor(name) for name in list(file.keys()) if wanted(name)}
 
 
 def read_numbers(path: Path, name: str) -> list[float]:
@@ -68,7 +69,7 @@ def read_numbers(path: Path, name: str) -> list[float]:
 def digest_of(paths: Iterable[Path]) -> str:
     """Name the content of weight files: header, and three samples of every tensor.
 
-    Training changes a tensor everywhere, so samples tell two models apart as well as all bytes do, in a hundredth of the time.
+    Training changes a tensor everywhere, so samples tell two models apart as all bytes would, in far less time.
     """
     return digest.of_json([_digest_of_one(path) for path in paths])
 
@@ -95,15 +96,13 @@ def _safetensors_table(path: Path) -> tuple[dict[str, Any], int]:
             if not 0 < length <= _LARGEST_HEADER:
                 raise ValueError("no safetensors header")
             table = json.loads(file.read(length))
-        needed = 8 + length + max((entry["data_offsets"][1] for name, entry in table.items() if name != "__metadata__"), default=0)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            "this is not a safetensors file", where=str(path), remedy="download it again; a web page may have been saved in its place"
-        ) from error
-    if path.stat().st_size < needed:
-        raise UserError(
-            f"the file is cut short: {path.stat().st_size} of {needed} bytes", where=str(path), remedy="download it again"
-        )
+        ends = [entry["data_offsets"][1] for name, entry in table.items() if name != "__metadata__"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = "this is not a safetensors file"
+        raise UserError(what, where=str(path), remedy="download it again; perhaps a web page was saved") from error
+    size, needed = path.stat().st_size, 8 + length + max(ends, default=0)
+    if size < needed:
+        raise UserError(f"the file is cut short: {size} of {needed} bytes", where=str(path), remedy="download it again")
     return table, 8 + length
 
 

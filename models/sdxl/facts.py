@@ -32,7 +32,7 @@ FACTS = Facts(
     default_weights="stabilityai/stable-diffusion-xl-base-1.0",
     licence="CreativeML Open RAIL++-M",
     sources=(
-        "Podell et al. 2023, SDXL: Improving Latent Diffusion Models for High-Resolution Image Synthesis, arXiv:2307.01952",
+        "Podell et al. 2023, Improving Latent Diffusion Models for High-Resolution Image Synthesis, arXiv:2307.01952",
         "https://huggingface.co/stabilityai/stable-diffusion-xl-base-1.0",
     ),
 )

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models._shared.architecture import Architecture, TextForm
 from models._shared.resolve import read_json
-from models._shared.stable_diffusion import StableDiffusion
+from models._shared.stable_diffusion import Grid, StableDiffusion
 from models._shared.text import device_of, token_ids
 from trainers.core.batch import Condition, Geometry
 from trainers.core.family import Weights
@@ -34,13 +34,14 @@ class Family(StableDiffusion):
     )
     pipeline_class = "StableDiffusionXLPipeline"
 
-    def encode_text(self, text: nn.Module, captions: Sequence[str]) -> list[Condition]:
+    def encode_text(self, text: Any, captions: Sequence[str]) -> list[Condition]:
         """B captions -> B conditions {"context": [S, D1 + D2], "pooled": [P]}.
 
-        The context joins the layer before the last of both encoders, without the final norm; the pooled vector is the second
-        encoder's projected end token.
+        The context joins the layer before the last of both encoders, without the final norm; the pooled vector is the
+        second encoder's projected end token.
         """
-        layers, pooled = [], None
+        layers: list[Tensor] = []
+        pooled: Any = None
         for name, encoder in text.encoders.items():
             ids = token_ids(text.tokenizers[name], captions, device_of(encoder))
             answer = encoder(ids, output_hidden_states=True)
@@ -49,7 +50,7 @@ class Family(StableDiffusion):
         context = torch.cat(layers, dim=-1)
         return [{"context": one, "pooled": vector} for one, vector in zip(context, pooled, strict=True)]
 
-    def collate(self, conditions: Sequence[Condition], grid: tuple[int, int, int], geometry: Sequence[Geometry]) -> Condition:
+    def collate(self, conditions: Sequence[Condition], grid: Grid, geometry: Sequence[Geometry]) -> Condition:
         """Stack, and add "time_ids" [B, 6]: original height and width, crop top and left, target height and width."""
         stride = self.facts.stride_xy
         size = (grid[1] * stride, grid[2] * stride)

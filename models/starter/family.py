@@ -9,6 +9,9 @@ from models._shared.stable_diffusion import StableDiffusion
 
 from .facts import FACTS
 
+_HOME = Path(__file__).parent
+_WEIGHTS = _HOME / "weights"
+
 
 class Family(StableDiffusion):
     """The embedded model, `builtin:starter`, and models trained from it."""
@@ -16,6 +19,6 @@ class Family(StableDiffusion):
     facts = FACTS
     architecture = Architecture(
         facts=FACTS,
-        configs=Path(__file__).with_name("configs"),
+        configs=_WEIGHTS if (_WEIGHTS / "unet" / "config.json").is_file() else _HOME / "configs",
         texts={"text_encoder": TextForm("cond_stage_model.transformer.")},
     )

@@ -1,4 +1,4 @@
-"""C39, typo in the preset: every problem at once, each with the right name and table; an old key migrated with a note."""
+"""C39, typo in the preset: every problem at once, each with the right name and table; old keys migrated with notes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Cli
 from trainers.core.errors import EXIT_USER, Problem
 from trainers.presets import document
 from trainers.presets.load import PresetError, load_preset
@@ -69,7 +70,11 @@ def test_all_problems_at_once_each_with_name_and_table(tmp_path: Path) -> None:
 
 
 def test_lr_under_a_table_that_has_none(tmp_path: Path) -> None:
-    text = OLD.replace("version = 0", "version = 1").replace('name = "old"', "lr = 2e-5").replace("steps = 40", "length = 40")
+    text = (
+        OLD.replace("version = 0", "version = 1")
+        .replace('name = "old"', "lr = 2e-5")
+        .replace("steps = 40", "length = 40")
+    )
     text = text.replace('kind = "starter"', 'family = "starter"').replace("dim", "rank").replace("learning_rate", "lr")
     with pytest.raises(PresetError) as caught:
         load_preset(write(tmp_path, text))
@@ -104,8 +109,8 @@ def test_an_old_key_in_a_new_file_is_named(tmp_path: Path) -> None:
     assert 'write length = "40 steps"' in problem_at(caught.value.problems, "run.steps").remedy
 
 
-def test_the_command_line_refuses_it_before_anything_is_loaded(tmp_path: Path, run_trainers) -> None:
-    result = run_trainers("check", str(write(tmp_path, OLD_WITH_TYPOS)))
+def test_the_command_line_refuses_it_before_anything_is_loaded(tmp_path: Path, cli: Cli) -> None:
+    result = cli("check", write(tmp_path, OLD_WITH_TYPOS))
     assert result.returncode == EXIT_USER
     said = result.stdout + result.stderr
     for place in ("run.epochs", "train.lr", "optimizer.learning-rate"):

@@ -77,6 +77,11 @@ def test_the_trigger_of_all_concepts_and_of_one() -> None:
     assert [data.trigger_of(concept) for concept in data.concepts] == ["zkw", "own", None]
 
 
+def test_a_size_may_be_a_bare_number_or_a_pair() -> None:
+    assert config(area=512).area == "512px"
+    assert config(area=[1024, 768]).area == (1024, 768)
+
+
 def test_endings_are_written_with_or_without_dot() -> None:
     assert Concept(folder="x", caption_extensions=["TXT", ".cap"]).caption_extensions == (".txt", ".cap")
 

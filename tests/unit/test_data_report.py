@@ -87,7 +87,7 @@ def test_everything_left_out_doubtful_or_wrong_is_in_it(folder: Path) -> None:
     for word in (
         "0 bytes",
         "smaller than the training size",
-        "same content as picture00.png",
+        "all are kept",
         "Errors (1)",
         "2 missing",
         "(empty)",

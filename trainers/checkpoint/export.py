@@ -7,7 +7,6 @@ back from the file must equal the live one within the rounding of the file's pre
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -41,7 +40,8 @@ class Exported:
 
     def sentence(self) -> str:
         """The result in one line for people."""
-        return f"{self.path.name} ({self.layout}): {self.tensors} tensors reloaded, largest difference {self.difference:.1e}"
+        found = f"largest difference {self.difference:.1e}"
+        return f"{self.path.name} ({self.layout}): {self.tensors} tensors reloaded, {found}"
 
 
 def export_lora(
@@ -60,7 +60,8 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], precision: str,
     broken = [name for name, tensor in cast.items() if not bool(torch.isfinite(tensor).all())]
     if broken:
         raise UserError(
-            f"{len(broken)} tensors are not finite in {precision}, first {broken[0]}; nothing was written", where=str(path),
+            f"{len(broken)} tensors are not finite in {precision}, first {broken[0]}; nothing was written",
+            where=str(path),
             remedy='set export.precision = "bf16" or "fp32"',
         )  # fmt: skip
     digest = hashlib.sha256()
@@ -84,11 +85,12 @@ def apply_umask(path: Path) -> None:
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read a whole file and its metadata."""
     with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})
+        names = list(file.keys())
+        return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
 
 
 def verify_lora(family: Family, state: Mapping[str, Tensor], path: Path, precision: str) -> float:
-    """Compare a written LoRA with the live one; returns the largest relative difference, raises when it is too large."""
+    """Compare a written LoRA with the live one; give the largest relative difference, raise when it is too large."""
     tensors, _ = read_safetensors(path)
     loaded = family.from_published(tensors)
     wanted, got = weight_changes(state), weight_changes(loaded)
@@ -116,7 +118,7 @@ _REPORT = "the checkpoint is unharmed; please report this with the file's name a
 
 
 def weight_changes(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Canonical LoRA state -> per module the weight change alpha / rank * B A, flattened to [out, in * k * k]; DoRA magnitudes by name."""
+    """Canonical LoRA state -> per module its change alpha / rank * B A [out, in * k * k]; DoRA magnitudes by name."""
     changes: dict[str, Tensor] = {}
     for name, down in state.items():
         if name.endswith(".lora_A.weight"):
@@ -165,12 +167,12 @@ def export_single_file(
     write_safetensors(path, family.to_published(state, "single_file"), precision, metadata)
     tensors, _ = read_safetensors(path)
     back = family.from_published(tensors)
-    worst = _compare(back, {name: value for name, value in state.items()}, path, precision)
+    worst = _compare(back, dict(state), path, precision)
     return Exported(path, "single_file", len(tensors), worst, path.stat().st_size)
 
 
 def _compare(wanted: Mapping[str, Tensor], got: Mapping[str, Tensor], path: Path, precision: str) -> float:
-    """Largest relative difference over all tensors of `got`; raises for a name `wanted` lacks or a difference too large."""
+    """Largest relative difference over `got`; raises for a name that `wanted` lacks or a difference too large."""
     worst = 0.0
     for name, tensor in got.items():
         if name not in wanted:
@@ -183,24 +185,40 @@ def _compare(wanted: Mapping[str, Tensor], got: Mapping[str, Tensor], path: Path
     return worst
 
 
-def lora_metadata(
-    *,
-    base: str,
-    architecture: str,
-    title: str,
-    rank: int,
-    alpha: float,
-    precision: str,
-    trigger: str,
-    preset_digest: str,
-    extra: Mapping[str, Any],
-) -> dict[str, str]:
-    """The header of a LoRA file, in the keys that ComfyUI, A1111 and the modelspec read."""
-    return {
-        "modelspec.sai_model_spec": "1.0.1", "modelspec.architecture": f"{architecture}/lora", "modelspec.title": title,
-        "modelspec.implementation": "diffusers", "modelspec.trigger_phrase": trigger,
-        "ss_network_module": "networks.lora", "ss_network_dim": str(rank), "ss_network_alpha": f"{alpha:g}",
-        "ss_sd_model_name": base, "trainers.base": base, "trainers.rank": str(rank), "trainers.alpha": f"{alpha:g}",
-        "trainers.precision": precision, "trainers.trigger": trigger, "trainers.preset": preset_digest,
-        **{f"trainers.{key}": value if isinstance(value, str) else json.dumps(value) for key, value in extra.items()},
-    }  # fmt: skip
+@dataclass(frozen=True)
+class LoraCard:
+    """What the header of a LoRA file tells about it."""
+
+    base: str
+    architecture: str
+    title: str
+    rank: int
+    alpha: float
+    precision: str
+    trigger: str
+    preset_digest: str
+    extra: Mapping[str, str]
+
+    def metadata(self) -> dict[str, str]:
+        """The header in the keys that ComfyUI, A1111 and the modelspec read, and in our own."""
+        ours = {
+            "base": self.base,
+            "rank": str(self.rank),
+            "alpha": f"{self.alpha:g}",
+            "precision": self.precision,
+            "trigger": self.trigger,
+            "preset": self.preset_digest,
+            **self.extra,
+        }
+        return {
+            "modelspec.sai_model_spec": "1.0.1",
+            "modelspec.architecture": f"{self.architecture}/lora",
+            "modelspec.implementation": "diffusers",
+            "modelspec.title": self.title,
+            "modelspec.trigger_phrase": self.trigger,
+            "ss_network_module": "networks.lora",
+            "ss_network_dim": str(self.rank),
+            "ss_network_alpha": f"{self.alpha:g}",
+            "ss_sd_model_name": self.base,
+            **{f"trainers.{key}": value for key, value in ours.items()},
+        }

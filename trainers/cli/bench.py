@@ -1,8 +1,8 @@
-"""`trainers bench`: measurements of this machine and of the suite's own models. Benchmarks, not tests."""
+"""`trainers bench`: measurements of this machine and of the suite's own model. Benchmarks, not tests."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,18 +14,28 @@ app = typer.Typer(name="bench", help="Measure the speed of a step, and the start
 
 @app.command("step")
 def step(
-    rounds: Annotated[int, typer.Option(min=1, help="How often both loops are measured in turn.")] = 5,
-    precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = "fp32",
+    pixels: Annotated[list[int] | None, typer.Option(min=64, help="Edge of the pictures. May be repeated.")] = None,
+    precision: Annotated[
+        Literal["fp32", "bf16", "both"], typer.Option(help="Of our loop; the plain one is always fp32.")
+    ] = "both",
+    batch: Annotated[int, typer.Option(min=1, help="Pictures in a step.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="How often both loops are measured in turn.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each loop in a round.")] = 6,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of torch.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare a step of this suite with a bare forward, backward and AdamW on the same tensors."""
+    """Compare a step of this suite with a plain loop that does the same work, on the same tensors."""
     from trainers.engine.benchmark import bench_step, render_bench
 
-    measured = bench_step(rounds=rounds, precision=precision)
+    measured = [
+        bench_step(pixels=edge, batch=batch, precision=kind, rounds=rounds, steps=steps, threads=threads)
+        for edge in pixels or (256, 64)
+        for kind in (("fp32", "bf16") if precision == "both" else (precision,))
+    ]
     if as_json:
-        _output.document(measured)
+        _output.document({"steps": [one.to_json() for one in measured]})
     else:
-        _output.rich(render_bench(measured))
+        typer.echo(render_bench(measured))
 
 
 @app.command("starter")

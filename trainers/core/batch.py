@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Condition = Mapping[str, "Tensor"]
-"""Named tensors that tell the denoiser what to paint. Of one sample (as cached: [S, D], [D] ...) or collated ([B, ...])."""
+"""Named tensors that tell the denoiser what to paint, of one sample ([S, D], [D], as cached) or collated ([B, ...])."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a picture became a training sample; all (height, width) in pixels, `crop` is (top, left) in the resized picture."""
+    """How a picture became a sample; all (height, width) in pixels, `crop` is (top, left) in the resized picture."""
 
     original: tuple[int, int]
     crop: tuple[int, int]
@@ -42,7 +42,7 @@ class MicroBatch:
     """Samples of one shape for one forward and backward.
 
     x0 [B, C, F, H, W]; condition collated to B, or None where `captions` must be encoded in the step; dropped [B] bool:
-    the caption is replaced by the null condition; mask [B, 1, F, H, W] in [0, 1] or None; weight [B] of each sample's loss.
+    the caption is replaced by the null condition; mask [B, 1, F, H, W] in [0, 1] or None; weight [B] of each loss.
     """
 
     ids: tuple[str, ...]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from functools import lru_cache
+from functools import cache
 from types import ModuleType
 
 from .errors import UserError, nearest
 
 
-@lru_cache(maxsize=None)
+@cache
 def names(package: str) -> tuple[str, ...]:
     """List the plug-ins of a package without importing them. Names starting with "_" are helpers, not plug-ins."""
     found: dict[str, str] = {}

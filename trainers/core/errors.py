@@ -37,7 +37,7 @@ class UserError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818 - an outcome, not an error
     """The run was asked to stop and has saved what is needed to resume (exit code 75)."""
 
 

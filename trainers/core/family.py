@@ -26,7 +26,7 @@ class Weights:
     """Where the weights of a model lie, found before anything is loaded. `form` is "folder" or "single_file".
 
     `folder` is the diffusers-layout folder (for a single file: the bundled configs and tokenizers of its family).
-    `facts` are the family's facts refined by what the files say (prediction kind, schedule). `digest` names the content.
+    `facts` are the family's, refined by what the files say (prediction kind, schedule). `digest` names the content.
     """
 
     form: str
@@ -44,19 +44,19 @@ class Family(Protocol):
     facts: Facts
 
     def resolve(self, weights: str, *, vae: str | None = None, offline: bool = False) -> Weights:
-        """Find every file of `weights` (folder, single file, hub id, "builtin:NAME"); local paths never use the network."""
+        """Find every file of `weights` (folder, single file, hub id, "builtin:NAME"); a local path needs no network."""
 
     def load(self, part: str, weights: Weights, *, dtype: torch.dtype, device: torch.device | str) -> nn.Module:
-        """Load "denoiser", "vae" or "text". The text part is a module with `.encoders` (ModuleDict) and `.tokenizers`."""
+        """Load "denoiser", "vae" or "text"; the text part has `.encoders` (ModuleDict) and `.tokenizers`."""
 
     def encode_pixels(self, vae: nn.Module, pixels: Tensor, eps: Tensor | None) -> Tensor:
-        """pixels [B, 3, T, Y, X] in [-1, 1] -> latents float32 [B, C, F, H, W] of about unit variance; eps None = the mean."""
+        """pixels [B, 3, T, Y, X] in [-1, 1] -> latents float32 [B, C, F, H, W], variance 1; eps None = the mean."""
 
     def decode_latents(self, vae: nn.Module, latents: Tensor) -> Tensor:
         """latents [B, C, F, H, W] -> pixels [B, 3, T, Y, X] in [-1, 1]."""
 
     def encode_text(self, text: nn.Module, captions: Sequence[str]) -> list[Condition]:
-        """B captions -> B conditions, each of one sample (no batch axis); differentiable where gradients are enabled."""
+        """B captions -> B conditions of one sample each (no batch axis); differentiable where gradients are enabled."""
 
     def null_condition(self, text: nn.Module) -> Condition:
         """The condition of "no caption"."""
@@ -67,7 +67,7 @@ class Family(Protocol):
     def collate(
         self, conditions: Sequence[Condition], grid: tuple[int, int, int], geometry: Sequence[Geometry]
     ) -> Condition:
-        """B single conditions -> one of B, padded, with what the grid (F, H, W) and the crops add (size ids, positions)."""
+        """B single conditions -> one of B, padded, with what grid (F, H, W) and crops add (size ids, positions)."""
 
     def predict(self, denoiser: nn.Module, x_t: Tensor, t: Tensor, condition: Condition) -> Tensor:
         """x_t [B, C, F, H, W], t [B] in [0, 1] (1 = noise) -> [B, C, F, H, W] in units of the prediction kind."""

@@ -28,7 +28,7 @@ def option(
     `help` is one or two sentences for people, `unit` what the number counts ("steps", "pixels", "share 0..1"),
     `advanced` hides it one fold away in forms, `bounds` are pydantic's (ge, gt, le, lt, min_length, ...).
     """
-    extra = {"unit": unit, "advanced": advanced}
+    extra: dict[str, Any] = {"unit": unit, "advanced": advanced}
     if default_factory is not None:
         return Field(
             default_factory=default_factory, description=help, examples=examples, json_schema_extra=extra, **bounds

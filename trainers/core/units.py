@@ -33,7 +33,7 @@ def parse_length(text: str | int) -> Length:
     """
     if isinstance(text, int):
         return Length(float(text), "steps")
-    match = re.match(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(k|m)?\s*([a-z%]*)\s*$", text.strip().lower())
+    match = re.match(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(k|m(?!in))?\s*([a-z%]*)\s*$", text.strip().lower())
     if match is None:
         raise ValueError(f'"{text}" is no length; write for example "2000 steps", "50k samples", "10 epochs", "30 min"')
     number, factor, unit = match.groups()
@@ -64,7 +64,7 @@ def format_bytes(count: float) -> str:
 
 def format_seconds(seconds: float) -> str:
     """Print a duration as people say it: 42 s, 3 min 05 s, 2 h 07 min."""
-    total = int(round(seconds))
+    total = round(seconds)
     if total < 60:
         return f"{total} s"
     if total < 3600:

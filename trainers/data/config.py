@@ -164,6 +164,11 @@ class DataConfig(Config):
         0.0, help="Share of the training pictures that is held out and only measured.", unit="share 0..1", ge=0, le=0.5
     )
 
+    @field_validator("area", mode="before")
+    @classmethod
+    def _a_bare_number_is_the_side_of_a_square(cls, value: object) -> object:
+        return f"{value}px" if isinstance(value, int) and not isinstance(value, bool) else value
+
     @field_validator("area")
     @classmethod
     def _area_can_be_read(cls, value: str | tuple[int, int] | None) -> str | tuple[int, int] | None:

@@ -17,7 +17,7 @@ from .listing import Listing, some, split
 from .masks import Masks, same_shape
 
 _FOREIGN_REMEDY = "convert it to JPEG or PNG, or move it away"
-_BAD_REMEDY = 'replace or remove it, or set bad_files = "skip"'
+_BAD_REMEDY = "replace or remove it"
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,10 @@ def gather(job: Job, config: DataConfig, base: Path, looks: Mapping[Path, Look],
 def _leave_out_bad(job: Job, config: DataConfig, name: str, reason: str, remedy: str, found: Findings) -> None:
     path = job.listing.path(name)
     found.left_out.append(LeftOut(path, job.number, reason, remedy, bad=True))
-    problem = Problem(str(path), reason, remedy if config.bad_files == "stop" else "")
-    (found.errors if config.bad_files == "stop" else found.warnings).append(problem)
+    if config.bad_files == "stop":
+        found.errors.append(Problem(str(path), reason, f'{remedy}, or set bad_files = "skip"'))
+    else:
+        found.warnings.append(Problem(str(path), reason, remedy))
 
 
 def _leave_out_others(job: Job, found: Findings) -> None:

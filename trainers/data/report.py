@@ -192,7 +192,8 @@ def _captions(items: Sequence[Item], token_counts: TokenCounts) -> tuple[Caption
         states = Counter(item.caption_state for item in mine)
         cut: Counter[str] = Counter()
         for item in mine:
-            cut.update({name for caption in item.captions for name in _cutting(token_counts.get(caption, {}))})
+            names = [name for text in item.captions for name in _cutting(token_counts.get(text, {}))]
+            cut.update(list(dict.fromkeys(names)))  # a picture counts once, however many of its captions are too long
         role = "validation" if all(item.validation for item in mine) else mine[0].role
         several = sum(len(item.captions) > 1 for item in mine)
         counts = (states["found"], states["empty"], states["missing"], states["made"])

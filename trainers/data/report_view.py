@@ -111,7 +111,7 @@ def _lines(title: str, lines: Sequence[str], colour: str) -> Text:
 
 
 def _table(title: str, first: str, *columns: str) -> Table:
-    table = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column(first, overflow="fold")
     for name in columns:
         table.add_column(name, justify="right")

@@ -11,6 +11,7 @@ import torch
 from trainers.checkpoint.store import clean_staging, newest
 from trainers.core.atomic import write_json
 from trainers.core.batch import MicroBatch
+from trainers.core.units import parse_bytes
 from trainers.data.cache import Cache
 from trainers.data.captions import caption_settings, ensure_trigger
 from trainers.data.keys import without_variants
@@ -29,7 +30,7 @@ from trainers.engine.session import Session
 from trainers.engine.signals import StopRequest
 from trainers.engine.stages import Stages, encode_captions, encode_pictures, latents_of, texts_of
 from trainers.engine.state import TrainState
-from trainers.memory.device import Device, choose
+from trainers.memory.device import Device, choose, limit_memory
 from trainers.memory.heap import keep_pages
 from trainers.presets.preset import Preset, export_kind, resolve
 from trainers.rundir.events import EventLog
@@ -61,7 +62,7 @@ def assemble(
         family.load("text", weights, dtype=torch.float32, device=device.device) if prepared.plan.text_in_step else None
     )
     networks = build.load_networks(family, weights, preset, device, text)
-    adapter, trainables = build.make_adapter(preset, networks, weights)
+    adapter, trainables = build.make_adapter(preset, networks, weights, family, loaded.folder)
     state = build.make_state(preset, adapter, trainables, device)
     stepper = build.make_stepper(preset, prepared.plan, family, networks, objective, state, device)
     painter = None
@@ -87,6 +88,8 @@ def set_up(preset: Preset, say: Callable[[str], None]) -> Device:
         torch.set_num_threads(int(preset.compute.threads))
     keep_pages()
     device = choose(preset.compute.device, preset.compute.precision)
+    if preset.compute.memory_limit is not None:
+        limit_memory(device, parse_bytes(preset.compute.memory_limit))
     for note in device.notes:
         say(f"note: {note}")
     return device

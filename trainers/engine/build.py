@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 
 from trainers.adapters._protocol import Adapter, Trainable
+from trainers.checkpoint.export import read_safetensors
 from trainers.core import discover
 from trainers.core.errors import UserError
+from trainers.core.facts import PredictionKind
 from trainers.core.family import Family, Weights
 from trainers.core.position import Position
 from trainers.diffusion.rates import factor
@@ -20,10 +23,11 @@ from trainers.engine.averages import Averages
 from trainers.engine.quiet import hush_libraries
 from trainers.engine.state import TrainState
 from trainers.engine.step import Stepper
+from trainers.memory.attention import use_attention
+from trainers.memory.checkpointing import checkpoint_activations, wants_checkpointing
 from trainers.memory.device import DTYPES, Device
 from trainers.objectives._protocol import Objective
-from trainers.optimizers._facade import Bundle
-from trainers.optimizers._groups import make_groups
+from trainers.optimizers._protocol import make_bundle
 
 if TYPE_CHECKING:
     from trainers.engine.planning import Plan
@@ -75,7 +79,7 @@ def make_objective(preset: Preset, weights: Weights) -> tuple[Objective, Weights
     objective: Objective = plugin("trainers.objectives", config).build(config, weights.facts)
     facts = replace(
         weights.facts,
-        prediction=objective.prediction,
+        prediction=cast(PredictionKind, objective.prediction),
         path=objective.path.kind,
         schedule=objective.path.schedule or weights.facts.schedule,
     )
@@ -99,9 +103,10 @@ class Networks:
 
 def load_networks(family: Family, weights: Weights, preset: Preset, device: Device, text: nn.Module | None) -> Networks:
     """Load what trains: frozen weights in the precision of the forward pass, trained ones in float32."""
-    full = preset.train.kind == "full"
+    train: Any = preset.train
+    full = train.kind == "full"
     dtype = DTYPES[preset.compute.weights_precision] if preset.compute.weights_precision != "auto" else device.dtype
-    trained = set(preset.train.parts) if full else set()
+    trained = set(train.parts) if full else set()
     denoiser = family.load(
         "denoiser", weights, dtype=torch.float32 if "denoiser" in trained else dtype, device=device.device
     )
@@ -109,39 +114,46 @@ def load_networks(family: Family, weights: Weights, preset: Preset, device: Devi
         preset.compute.channels_last == "auto" and device.kind in ("cuda", "cpu")
     ):
         denoiser = denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for module in (denoiser, text):
-        if module is not None:
-            module.train()
-            if preset.compute.gradient_checkpointing is True:
-                checkpoint_activations(module)
-    return Networks(denoiser, text)
+    use_attention(denoiser, preset.compute.attention)
+    networks = Networks(denoiser, text)
+    recompute = wants_checkpointing(
+        preset.compute.gradient_checkpointing,
+        device_kind=device.kind,
+        device_bytes=device.memory()[1],
+        parameters=sum(weight.numel() for weight in denoiser.parameters()),
+    )
+    for module in networks.trainable().values():
+        module.train()
+        if recompute:
+            checkpoint_activations(module)
+    return networks
 
 
-def checkpoint_activations(module: nn.Module) -> None:
-    """Recompute activations block by block, without the re-entrant form that cuts gradients of frozen inputs."""
-    networks = module.encoders.values() if hasattr(module, "encoders") else [module]  # type: ignore[operator]
-    for network in networks:
-        if hasattr(network, "enable_gradient_checkpointing"):
-            network.enable_gradient_checkpointing()
-        elif hasattr(network, "gradient_checkpointing_enable"):
-            network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-
-
-def make_adapter(preset: Preset, networks: Networks, weights: Weights) -> tuple[Adapter, list[Trainable]]:
+def make_adapter(
+    preset: Preset, networks: Networks, weights: Weights, family: Family, base: Path
+) -> tuple[Adapter, list[Trainable]]:
     """Freeze everything, then make what the preset trains trainable."""
     adapter: Adapter = plugin("trainers.adapters", preset.train).build(preset.train, seed=preset.run.seed)
     trainables = adapter.attach(networks.trainable(), weights.facts)
     if not trainables:
         raise UserError("nothing would be trained", where="train", remedy="name parts or targets that the model has")
+    if adapter.init_from is not None:
+        start_from(adapter, family, base / Path(adapter.init_from).expanduser())
     return adapter, trainables
+
+
+def start_from(adapter: Adapter, family: Family, file: Path) -> None:
+    """Start from weights that were trained before, in any published layout that the family reads."""
+    if not file.is_file():
+        raise UserError("there is no such file", where=f"train.init_from = {file}", remedy="name a .safetensors file")
+    tensors, _ = read_safetensors(file)
+    adapter.load(family.from_published(tensors))
 
 
 def make_state(preset: Preset, adapter: Adapter, trainables: Sequence[Trainable], device: Device) -> TrainState:
     """Optimizer, averages and scaler around the trainables, at position 0."""
-    config = preset.optimizer
-    groups = make_groups(trainables, lr=config.lr, weight_decay=config.weight_decay)
-    module = plugin("trainers.optimizers", config)
-    optimizer = Bundle(module.build(config, groups))
+    config: Any = preset.optimizer
+    optimizer = make_bundle(config, trainables)
     averages = Averages(trainables, preset.ema.decay, warmup=preset.ema.warmup) if preset.ema.enabled else None
     scaler = torch.amp.GradScaler(device.kind) if device.needs_scaler else None
     return TrainState(adapter, trainables, optimizer, averages, scaler, Position())
@@ -163,7 +175,7 @@ def make_stepper(
         cycles=schedule.cycles, power=schedule.power, floor=schedule.floor,
     )  # fmt: skip
     return Stepper(
-        family=family, denoiser=networks.denoiser, text=networks.text, text_in_step=plan.text_in_step, objective=objective,
-        state=state, device=device, rate=rate, seed=preset.run.seed, clip_norm=preset.step.clip_norm or None,
+        family=family, denoiser=networks.denoiser, text=networks.text, objective=objective, state=state,
+        device=device, rate=rate, seed=preset.run.seed, clip_norm=preset.step.clip_norm or None,
         set_draw=state.adapter.set_draw if getattr(preset.train, "dropout", 0.0) > 0 else None,
     )  # fmt: skip

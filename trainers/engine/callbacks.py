@@ -1,7 +1,7 @@
 """What happens beside training: the proof, metrics, validation, previews, checkpoints, requests from outside.
 
-They run in the order of `standard`: previews and validation before the checkpoint of the same step, so that a run killed
-in between does them again after it resumes.
+They run in the order of `standard`: previews and validation before the checkpoint of the same step, so that a run that
+is killed in between does them again after it resumes.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ class Prove(Quiet):
         session.say(f"warning: {found.sentence()}")
 
 
+_SCALER_LIMIT = 25  # a loss scale that is searched from 2**16 down leaves out up to sixteen updates by design
+
+
 class GuardFinite(Quiet):
     """Counts updates that were left out because a number was not finite; too many in a row end the run."""
 
@@ -68,11 +71,11 @@ class GuardFinite(Quiet):
             step=report.step,
             message=f"update {report.step} left out: a gradient is not finite ({count} in a row)",
         )
-        if count >= limit and not scaling or count >= max(limit, 25):
+        if (count >= limit and not scaling) or count >= max(limit, _SCALER_LIMIT):
             raise UserError(
                 f"{count} updates in a row had gradients that are not finite, the last at step {report.step}",
                 where=f"step {report.step}",
-                remedy="the last checkpoint is good; resume from it with a lower optimizer.lr, or compute.precision bf16 or fp32",
+                remedy="the last checkpoint is good; resume it with a lower optimizer.lr, or compute.precision bf16",
             )
 
 
@@ -91,7 +94,7 @@ class Validate(Quiet):
         """Measure when due."""
         last = report.step == session.plan.total_steps
         if session.held_out and (
-            due(report.step, session.plan.validation_every) or last and session.plan.validation_every
+            due(report.step, session.plan.validation_every) or (last and session.plan.validation_every)
         ):
             self._measure(session)
 
@@ -146,7 +149,9 @@ class Checkpoint(Quiet):
             self.save(session)
 
     def on_stop(self, session: Session, reason: str) -> None:
-        """Save what a stopped or finished run has reached."""
+        """Save what a stopped or finished run has reached, unless it was asked to end without."""
+        if reason == "stopped" and session.stop.reason == "stop_now":
+            return
         if reason in ("stopped", "done") and session.state.position.step != self._saved:
             self.save(session)
 

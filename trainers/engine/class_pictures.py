@@ -6,7 +6,9 @@ keyed by (seed, prompt, number), written whole or not at all, so an interrupted 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +16,14 @@ from trainers.core.atomic import write_bytes
 from trainers.core.digest import of_bytes
 from trainers.core.errors import Interrupted, UserError
 from trainers.core.units import format_seconds
+from trainers.engine.preview import PreviewSettings
+from trainers.engine.sheet import save_picture
 from trainers.engine.signals import StopRequest
 from trainers.rundir.events import EventLog
 
 if TYPE_CHECKING:
     from trainers.data.config import Concept
+    from trainers.engine.preview import Painter
     from trainers.presets.load import Loaded
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".webp", ".bmp"}
@@ -33,10 +38,10 @@ def missing(concept: Concept, base: Path) -> tuple[Path, int]:
     return folder, max(0, concept.generate - have)
 
 
-def make_missing(loaded: Loaded, cache: Path, events: EventLog, stop: StopRequest, say: Callable[[str], None]) -> None:
+def make_missing(loaded: Loaded, events: EventLog, stop: StopRequest, say: Callable[[str], None]) -> None:
     """Paint the class pictures that the preset asks for and that do not exist yet."""
     wanted = [
-        (concept, *missing(concept, loaded.path.parent))
+        (concept, *missing(concept, loaded.folder))
         for concept in loaded.preset.data.concepts
         if concept.role == "class" and concept.generate
     ]
@@ -46,10 +51,19 @@ def make_missing(loaded: Loaded, cache: Path, events: EventLog, stop: StopReques
     from trainers.engine.sampling import open_base
 
     painter, size = open_base(loaded)
+    preview = loaded.preset.preview
     for concept, folder, count in wanted:
         say(f'painting {count} class pictures of "{concept.prompt}" with the base model into {folder}')
         _make_folder(folder)
-        _paint(painter, concept, folder, loaded, size, events, stop)
+        settings = PreviewSettings(
+            (str(concept.prompt),), preview.negative, size, preview.steps, preview.guidance, loaded.preset.run.seed,
+            sampler=preview.sampler,
+        )  # fmt: skip
+        for done, total, seconds in _paint(painter, settings, folder, concept.generate, count):
+            left = format_seconds(seconds / done * (total - done))
+            events.write("status", state="preparing", message=f"class pictures {done}/{total}, {left} left")
+            if stop:
+                raise Interrupted(stop.reason or "stop")
 
 
 def _make_folder(folder: Path) -> None:
@@ -57,36 +71,28 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"the folder for class pictures cannot be made ({error.strerror})", where=str(folder),
+            f"the folder for class pictures cannot be made ({error.strerror})",
+            where=str(folder),
             remedy="name another data.concepts folder, one that can be written",
-        ) from error  # fmt: skip
+        ) from error
 
 
-def _paint(painter, concept, folder, loaded, size, events, stop) -> None:  # type: ignore[no-untyped-def]
-    """Paint one concept's missing pictures in batches; the number in the name is the key of the noise."""
-    import time
+def _paint(
+    painter: Painter, settings: PreviewSettings, folder: Path, numbers: int, lacking: int
+) -> Iterator[tuple[int, int, float]]:
+    """Paint the `lacking` pictures of one concept in batches; yields (done, total, seconds) after each.
 
-    from trainers.engine.preview import PreviewSettings
-    from trainers.engine.sheet import save_picture
-
-    preview = loaded.preset.preview
-    tag = of_bytes(concept.prompt.encode(), size=4)
-    names = [f"class-{tag}-{number:05d}" for number in range(concept.generate)]
-    open_names = [(number, name) for number, name in enumerate(names) if not (folder / f"{name}.png").exists()]
-    started = time.monotonic()
-    for start in range(0, len(open_names), _BATCH):
-        if stop:
-            raise Interrupted(stop.reason or "stop")
-        batch = open_names[start : start + _BATCH]
-        settings = PreviewSettings(
-            (concept.prompt,) * len(batch), preview.negative, size, preview.steps, preview.guidance,
-            loaded.preset.run.seed, first=batch[0][0],
-        )  # fmt: skip
-        for (_, name), picture in zip(batch, painter.paint(settings), strict=True):
-            write_bytes(folder / f"{name}.txt", concept.prompt.encode())
-            save_picture(picture, folder / f"{name}.png")
-        done = start + len(batch)
-        left = (time.monotonic() - started) / done * (len(open_names) - done)
-        events.write(
-            "status", state="preparing", message=f"class pictures {done}/{len(open_names)}, {format_seconds(left)} left"
-        )
+    The number in a picture's name is the key of its noise, so a stop changes nothing about the others.
+    """
+    prompt = settings.prompts[0]
+    tag = of_bytes(prompt.encode(), size=4)
+    names = [f"class-{tag}-{number:05d}" for number in range(numbers)]
+    wanted = [number for number, name in enumerate(names) if not (folder / f"{name}.png").exists()][:lacking]
+    began = time.monotonic()
+    for start in range(0, len(wanted), _BATCH):
+        batch = wanted[start : start + _BATCH]
+        painted = painter.paint(replace(settings, prompts=(prompt,) * len(batch), numbers=tuple(batch)))
+        for number, picture in zip(batch, painted, strict=True):
+            write_bytes(folder / f"{names[number]}.txt", prompt.encode())
+            save_picture(picture, folder / f"{names[number]}.png")
+        yield start + len(batch), len(wanted), time.monotonic() - began

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.adapters._protocol import Adapter
-from trainers.checkpoint.export import Exported, export_folder, export_lora, export_single_file, lora_metadata
+from trainers.checkpoint.export import Exported, LoraCard, export_folder, export_lora, export_single_file
 from trainers.core.errors import Problem, UserError, nearest
 from trainers.core.facts import Facts
 from trainers.core.family import Family, Weights
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Export:
-    """Everything that finished files are made of; `parts` are the parts in memory, the others are loaded when needed."""
+    """Everything that finished files are made of; `parts` are those in memory, the others are loaded when needed."""
 
     loaded: Loaded
     family: Family
@@ -49,7 +49,7 @@ class Export:
     def _lora(self, layout: str) -> Exported:
         preset, summary = self.loaded.preset, self.adapter.summary()
         state = self.adapter.state()
-        metadata = lora_metadata(
+        card = LoraCard(
             base=self.weights.title,
             architecture=self.weights.facts.modelspec,
             title=preset.export.title or self.name,
@@ -60,7 +60,7 @@ class Export:
             preset_digest=self.loaded.digest,
             extra=self._extra(),
         )
-        metadata |= self.family.lora_metadata(state, layout)
+        metadata = card.metadata() | self.family.lora_metadata(state, layout)
         suffix = "" if layout == "kohya" else f"-{layout}"
         path = self.folder / f"{self.name}{suffix}.safetensors"
         return export_lora(self.family, state, layout, path, self.precision, metadata)
@@ -157,7 +157,7 @@ def export(
     precision: str | None = None,
     averaged: bool = True,
 ) -> list[Exported]:
-    """Export a checkpoint of a run: the newest, or the one of `step`; `averaged` takes the EMA where the run keeps one."""
+    """Export a checkpoint of a run, the newest or the one of `step`; `averaged` takes the EMA where there is one."""
     from trainers.engine.trained import load_trained
 
     trained = load_trained(folder, step=step)

@@ -61,7 +61,7 @@ class Metrics(Quiet):
         """Nothing before a checkpoint may be lost."""
         self._flush(session)
 
-    def on_stop(self, session: Session, reason: str) -> None:
+    def on_stop(self, session: Session, reason: str) -> None:  # noqa: ARG002 - the callback's signature
         """Flush and close."""
         self._flush(session)
         self._progress.stop()
@@ -91,19 +91,23 @@ class Metrics(Quiet):
         self._last_flush = time.monotonic()
 
     def _write(self, session: Session, report: Report, samples: int, loss: float, rate: float, speed: float) -> None:
-        if report.step in self._logged:
-            before = self._logged.pop(report.step)
-            if before != loss and not (math.isnan(before) and math.isnan(loss)):
-                text = f"step {report.step} gave loss {loss!r} after resuming, {before!r} before: the resume was not exact on this machine"
-                session.events.write("warning", step=report.step, message=text)
-            return
         values: dict[str, Any] = {
             "loss": loss, "lr": rate, "grad_norm": float(report.grad_norm), "samples_per_second": round(speed, 3),
         }  # fmt: skip
-        session.events.write("metric", step=report.step, samples=samples, **values, **loss_bands(report))
-        if self._board is not None:
+        if report.step in self._logged:
+            self._compare(session, report.step, loss)
+        else:
+            session.events.write("metric", step=report.step, samples=samples, **values, **loss_bands(report))
+        if self._board is not None:  # it was told to forget what comes after the checkpoint (purge_step)
             for name, value in values.items():
                 self._board.add_scalar(f"train/{name}", value, report.step)
+
+    def _compare(self, session: Session, step: int, loss: float) -> None:
+        """Compare a step that is done again with what was logged the first time."""
+        before = self._logged.pop(step)
+        if before != loss and not (math.isnan(before) and math.isnan(loss)):
+            text = f"step {step} gave loss {loss!r} after resuming, {before!r} before: the resume was not exact"
+            session.events.write("warning", step=step, message=text)
 
     def _show(self, session: Session) -> None:
         report, rate, speed = self._buffer[-1]
@@ -113,7 +117,7 @@ class Metrics(Quiet):
 
 
 def loss_bands(report: Report) -> Mapping[str, float]:
-    """Mean loss per quarter of time, of those quarters that this step had samples in: {"loss_t0.00-0.25": 0.12, ...}."""
+    """Mean loss per quarter of time, where this step had samples in it: {"loss_t0.00-0.25": 0.12, ...}."""
     bands: dict[str, float] = {}
     index = (report.times.float() * BANDS).floor().clamp(0, BANDS - 1).to(torch.int64)
     for band in range(BANDS):

@@ -6,6 +6,7 @@ Loop, schedule, progress bar, command line and GUI read it; nobody computes any 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trainers.core.errors import Problem, UserError
 from trainers.core.facts import Facts
 from trainers.core.position import steps_of
-from trainers.core.units import Length, parse_length
+from trainers.core.units import format_bytes, parse_bytes, parse_length
 from trainers.data.buckets import BucketPlan, Fit, plan_buckets
 from trainers.data.captions import caption_settings
 from trainers.data.items import Item, LeftOut, Scan
@@ -62,11 +63,9 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The plan and the torch-free things it was made from, which the engine goes on with."""
+class Dataset:
+    """What was found in the folders of a preset, and the order in which it is trained on. `fits` is by item id."""
 
-    plan: Plan
-    facts: Facts
     scan: Scan
     bucket_plan: BucketPlan
     fits: dict[str, Fit]
@@ -76,10 +75,26 @@ class Prepared:
     left_out: tuple[LeftOut, ...]
 
 
+@dataclass(frozen=True)
+class Prepared(Dataset):
+    """The plan, and the torch-free things it was made from, which the engine goes on with."""
+
+    plan: Plan
+    facts: Facts
+
+
 def prepare(loaded: Loaded, *, ranks: int = 1, cache: Path | None = None) -> Prepared:
     """Scan the data and make the plan. Raises UserError with every problem found."""
+    facts = facts_of(loaded.preset.model.family)
+    data = read_dataset(loaded, facts, cache)
+    plan = _plan(loaded.preset, facts, data, ranks)
+    _check_memory(loaded.preset, plan)
+    return Prepared(**vars(data), plan=plan, facts=facts)
+
+
+def read_dataset(loaded: Loaded, facts: Facts, cache: Path | None = None) -> Dataset:
+    """Read and fit every picture. Raises UserError with every problem found."""
     preset = loaded.preset
-    facts = facts_of(preset.model.family)
     found = scan(preset.data, loaded.folder, cache=cache)
     found.raise_errors()
     bucket_plan = plan_buckets(preset.data, native_area=facts.native_area, size_multiple=facts.size_multiple)
@@ -94,11 +109,23 @@ def prepare(loaded: Loaded, *, ranks: int = 1, cache: Path | None = None) -> Pre
         )
     order = Order(
         [OrderItem(item.id, fits[item.id].bucket, item.repeats, item.weight, item.role) for item in training],
-        batch=preset.data.batch, seed=preset.run.seed, prior_weight=preset.data.prior_weight,
-    )  # fmt: skip
-    left_out = (*found.left_out, *too_small)
-    plan = _plan(preset, facts, order, fits, training, held_out, found, left_out, ranks)
-    return Prepared(plan, facts, found, bucket_plan, fits, training, held_out, order, left_out)
+        batch=preset.data.batch,
+        seed=preset.run.seed,
+        prior_weight=preset.data.prior_weight,
+    )
+    return Dataset(found, bucket_plan, fits, training, held_out, order, (*found.left_out, *too_small))
+
+
+def _check_memory(preset: Preset, plan: Plan) -> None:
+    """Refuse what cannot fit into the memory that the preset allows, before a model is loaded."""
+    limit = preset.compute.memory_limit
+    if limit is None or plan.memory.total <= parse_bytes(limit):
+        return
+    raise UserError(
+        f"training takes at least {format_bytes(plan.memory.total)}, more than the {limit} allowed",
+        where="compute.memory_limit",
+        remedy='allow more, train a LoRA instead of everything, or set compute.precision = "bf16" for frozen weights',
+    )
 
 
 def make_plan(loaded: Loaded, *, ranks: int = 1, cache: Path | None = None) -> Plan:
@@ -106,54 +133,78 @@ def make_plan(loaded: Loaded, *, ranks: int = 1, cache: Path | None = None) -> P
     return prepare(loaded, ranks=ranks, cache=cache).plan
 
 
-def _plan(
-    preset: Preset, facts: Facts, order: Order, fits: dict[str, Fit], training: tuple[Item, ...],
-    held_out: tuple[Item, ...], found: Scan, left_out: tuple[LeftOut, ...], ranks: int,
-) -> Plan:  # fmt: skip
-    length = parse_length(preset.run.length)
-    batch = preset.data.batch
-    if length.unit in ("minutes", "percent"):
-        raise UserError(
-            f'a run of "{preset.run.length}" has no number of steps, so its schedule could not be the same everywhere',
-            where="run.length", remedy='state it in steps, samples or epochs, such as "2000 steps"',
-        )  # fmt: skip
-    total = steps_of(length, total_steps=0, steps_per_epoch=order.steps_per_epoch, batch=batch)
+def _plan(preset: Preset, facts: Facts, data: Dataset, ranks: int) -> Plan:
+    train: Any = preset.train
+    order, batch = data.order, preset.data.batch
+    total = _total_steps(preset, order)
 
     def period(text: str) -> int | None:
-        return None if text == NEVER else _period(parse_length(text), total, order.steps_per_epoch, batch)
+        if text == NEVER:
+            return None
+        return steps_of(parse_length(text), total_steps=total, steps_per_epoch=order.steps_per_epoch, batch=batch)
 
     warmup = period(preset.schedule.warmup) or 0
     if warmup >= total:
-        raise UserError(
-            f"the warm-up of {warmup} steps is as long as the run of {total}",
-            where="schedule.warmup",
-            remedy="shorten it",
-        )
-    micro = min(batch, batch if preset.compute.micro_batch == "auto" else int(preset.compute.micro_batch))
-    micro = max(1, min(micro, -(-batch // ranks)))
-    counts: dict[tuple[int, int], int] = {}
-    for item in training:
-        counts[fits[item.id].bucket] = counts.get(fits[item.id].bucket, 0) + 1
-    method = str(preset.train.kind)
+        what = f"the warm-up of {warmup} steps is as long as the run of {total}"
+        raise UserError(what, where="schedule.warmup", remedy="shorten it")
+    micro = _micro_batch(preset, ranks)
+    buckets = _bucket_counts(data)
     return Plan(
-        family=facts.title, weights=preset.model.weights or facts.default_weights, method=method,
-        total_steps=total, steps_per_epoch=order.steps_per_epoch, samples_per_epoch=order.samples_per_epoch,
-        epochs=total / order.steps_per_epoch, batch=batch, micro_batch=micro,
-        accumulation=-(-batch // (micro * ranks)), ranks=ranks, total_samples=order.samples_before(total),
-        warmup_steps=warmup, checkpoint_every=period(preset.checkpoint.every),
+        family=facts.title,
+        weights=preset.model.weights or facts.default_weights,
+        method=str(train.kind),
+        total_steps=total,
+        steps_per_epoch=order.steps_per_epoch,
+        samples_per_epoch=order.samples_per_epoch,
+        epochs=total / order.steps_per_epoch,
+        batch=batch,
+        micro_batch=micro,
+        accumulation=-(-batch // (micro * ranks)),
+        ranks=ranks,
+        total_samples=order.samples_before(total),
+        warmup_steps=warmup,
+        checkpoint_every=period(preset.checkpoint.every),
         preview_every=period(preset.preview.every) if preset.preview.prompts else None,
-        validation_every=period(preset.validation.every) if held_out else None,
-        pictures=len(training), held_out=len(held_out),
-        buckets=tuple((height, width, count) for (height, width), count in sorted(counts.items())),
-        text_in_step=any(part.startswith("text_encoder") for part in preset.train.parts) or caption_settings(preset.data).varies,
-        left_out=tuple(f"{entry.path.name}: {entry.reason}" for entry in left_out),
-        warnings=tuple(str(problem) for problem in found.warnings),
-        memory=estimate(facts, preset.train, preset.compute, micro, max(counts)),
-    )  # fmt: skip
+        validation_every=period(preset.validation.every) if data.held_out else None,
+        pictures=len(data.training),
+        held_out=len(data.held_out),
+        buckets=buckets,
+        text_in_step=text_in_step(preset),
+        left_out=tuple(f"{entry.path.name}: {entry.reason}" for entry in data.left_out),
+        warnings=tuple(str(problem) for problem in data.scan.warnings),
+        memory=estimate(facts, train, preset.compute, micro, max((height, width) for height, width, _ in buckets)),
+    )
 
 
-def _period(length: Length, total: int, steps_per_epoch: int, batch: int) -> int:
-    return steps_of(length, total_steps=total, steps_per_epoch=steps_per_epoch, batch=batch)
+def _total_steps(preset: Preset, order: Order) -> int:
+    length = parse_length(preset.run.length)
+    if length.unit in ("minutes", "percent"):
+        raise UserError(
+            f'a run of "{preset.run.length}" has no number of steps, so its schedule could not be the same everywhere',
+            where="run.length",
+            remedy='state it in steps, samples or epochs, such as "2000 steps"',
+        )
+    return steps_of(length, total_steps=0, steps_per_epoch=order.steps_per_epoch, batch=preset.data.batch)
+
+
+def _micro_batch(preset: Preset, ranks: int) -> int:
+    """Samples at once on one rank: what the preset allows, and no more than a rank's share of the batch."""
+    batch, wanted = preset.data.batch, preset.compute.micro_batch
+    allowed = batch if wanted == "auto" else int(wanted)
+    return max(1, min(allowed, -(-batch // ranks)))
+
+
+def _bucket_counts(data: Dataset) -> tuple[tuple[int, int, int], ...]:
+    """(height, width, pictures) of each bucket in use."""
+    counts = Counter(data.fits[item.id].bucket for item in data.training)
+    return tuple((height, width, count) for (height, width), count in sorted(counts.items()))
+
+
+def text_in_step(preset: Preset) -> bool:
+    """Whether captions are encoded in each step: their encoder is trained, or they vary too much to be cached."""
+    train: Any = preset.train
+    trained = any(part.startswith("text_encoder") for part in train.parts)
+    return trained or caption_settings(preset.data).varies
 
 
 def problems_of(plan: Plan) -> tuple[Problem, ...]:

@@ -1,12 +1,12 @@
 """Previews: pictures of the same prompts from the same noise, made by diffusers' own pipeline around the live parts.
 
-They leave no trace in the run: weights, module modes, optimizer mode and the global random state come back as they were.
+They leave no trace in the run: weights, module modes, optimizer mode and the global random state come back.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from trainers.core.batch import Condition, Geometry
 from trainers.core.family import Family, Weights
 from trainers.core.random import normal
+from trainers.engine.samplers import use_sampler
 from trainers.engine.sheet import save_picture
 from trainers.engine.step import move_condition
 from trainers.memory.device import Device, evaluating
@@ -27,7 +28,7 @@ from trainers.memory.device import Device, evaluating
 class PreviewSettings:
     """What to paint: `size` (height, width) in pixels, `steps` denoising steps, `guidance` scale (1 = none).
 
-    The noise of a prompt is keyed by (seed, `first` + its place in the list).
+    The noise of a prompt is keyed by (seed, its number): its place in the list, or `numbers` where given.
     """
 
     prompts: tuple[str, ...]
@@ -37,7 +38,8 @@ class PreviewSettings:
     guidance: float
     seed: int
     batch: int = 8
-    first: int = 0
+    numbers: tuple[int, ...] | None = None
+    sampler: str = "auto"
 
 
 class Painter:
@@ -61,20 +63,17 @@ class Painter:
         """Drop the encoded prompts, because the text encoder has moved on."""
         self._encoded.clear()
 
-    def paint(
-        self, settings: PreviewSettings, on_picture: Callable[[int], None] = lambda index: None
-    ) -> list[Image.Image]:
+    def paint(self, settings: PreviewSettings) -> list[Image.Image]:
         """Paint every prompt, each from its own keyed noise."""
         pictures: list[Image.Image] = []
-        with _random_state_kept(self.device.device), evaluating(self.denoiser, self.vae):
+        with _RandomStateKept(self.device.device), evaluating(self.denoiser, self.vae):
             pipeline = self.family.pipeline(self.weights, {"denoiser": self.denoiser, "vae": self.vae})
             pipeline.set_progress_bar_config(disable=True)
+            use_sampler(pipeline, settings.sampler)
             for start in range(0, len(settings.prompts), settings.batch):
                 indices = range(start, min(start + settings.batch, len(settings.prompts)))
                 latents = self._latents(pipeline, settings, indices)
-                for index, pixels in zip(indices, self.family.decode_latents(self.vae, latents), strict=True):
-                    pictures.append(to_picture(pixels))
-                    on_picture(index)
+                pictures += [to_picture(pixels) for pixels in self.family.decode_latents(self.vae, latents)]
         return pictures
 
     def _latents(self, pipeline: object, settings: PreviewSettings, indices: range) -> Tensor:
@@ -82,7 +81,8 @@ class Painter:
         facts = self.weights.facts
         grid = (1, settings.size[0] // facts.stride_xy, settings.size[1] // facts.stride_xy)
         shape = (facts.latent_channels, *grid)
-        eps = np.stack([normal(settings.seed, "preview", settings.first + index, 0, shape) for index in indices])
+        numbers = settings.numbers or range(len(settings.prompts))
+        eps = np.stack([normal(settings.seed, "preview", numbers[index], 0, shape) for index in indices])
         geometry = [Geometry(settings.size, (0, 0), settings.size)] * len(indices)
         wanted = self.family.collate([self._encoded[settings.prompts[index]] for index in indices], grid, geometry)
         unwanted = self.family.collate([self._encoded[settings.negative]] * len(indices), grid, geometry)
@@ -109,7 +109,7 @@ def save_pictures(pictures: Sequence[Image.Image], folder: Path) -> list[Path]:
     return paths
 
 
-class _random_state_kept:
+class _RandomStateKept:
     """Pipelines may touch the global generators; whatever they do is undone."""
 
     def __init__(self, device: torch.device) -> None:
@@ -133,7 +133,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def paint_or_explain(painter: Painter, settings: PreviewSettings) -> tuple[list[Image.Image], str]:
-    """Paint; when memory runs out, free it, try one prompt at a time, then give up with a sentence. Never ends a run."""
+    """Paint; when memory runs out, free it, try one prompt at a time, then give up with a sentence."""
     from dataclasses import replace
 
     for attempt in (settings, replace(settings, batch=1)):

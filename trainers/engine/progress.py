@@ -40,17 +40,24 @@ class Progress:
             self._bar.update(self._task, completed=step, text=text)
         elif not self._quiet and (time.monotonic() - self._last >= _PLAIN_SECONDS or step == self._total):
             self._last = time.monotonic()
-            print(f"step {step}/{self._total}  {text}", flush=True)
+            _line(f"step {step}/{self._total}  {text}")
 
     def say(self, text: str) -> None:
         """Print a line without disturbing the bar."""
+        if self._quiet:
+            return
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
         else:
-            print(text, flush=True)
+            _line(text)
 
     def stop(self) -> None:
         """Leave the bar as it is and give the terminal back."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -19,8 +19,10 @@ def render_plan(plan: Plan) -> Iterator[str]:
     shapes = ", ".join(f"{width}x{height}: {count}" for height, width, count in plan.buckets[:_SHOWN])
     more = f" and {len(plan.buckets) - _SHOWN} more shapes" if len(plan.buckets) > _SHOWN else ""
     yield f"  shapes      {shapes}{more}"
-    yield f"  batch       {plan.batch} samples a step = {plan.micro_batch} at once x {plan.accumulation} accumulated x {plan.ranks} device(s)"
-    yield f"  length      {plan.total_steps} steps = {plan.epochs:.1f} epochs of {plan.steps_per_epoch} steps = {plan.total_samples} samples"
+    split = f"{plan.micro_batch} at once x {plan.accumulation} accumulated x {plan.ranks} device(s)"
+    yield f"  batch       {plan.batch} samples a step = {split}"
+    epochs = f"{plan.epochs:.1f} epochs of {plan.steps_per_epoch} steps"
+    yield f"  length      {plan.total_steps} steps = {epochs} = {plan.total_samples} samples"
     yield f"  schedule    warm-up {plan.warmup_steps} steps; {_periods(plan)}"
     if plan.text_in_step:
         yield "  captions    encoded anew in each step, because they vary or their encoder is trained"

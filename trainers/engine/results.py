@@ -20,7 +20,15 @@ def preview_settings(session: Session) -> PreviewSettings:
     width, height = preview.size or (side, side)
     step = facts.size_multiple
     size = (max(step, height // step * step), max(step, width // step * step))
-    return PreviewSettings(session.prompts, preview.negative, size, preview.steps, preview.guidance, preview.seed)
+    return PreviewSettings(
+        session.prompts,
+        preview.negative,
+        size,
+        preview.steps,
+        preview.guidance,
+        preview.seed,
+        sampler=preview.sampler,
+    )
 
 
 def paint_preview(session: Session) -> None:

@@ -29,7 +29,7 @@ def run(loaded: Loaded, folder: Path, *, cache: Path | None = None, quiet: bool 
     """Train a preset in `folder`; starting again in the same folder resumes. Returns the exit code."""
     directory = RunDir(folder).create()
     progress = Progress(quiet)
-    say: Say = progress.say if not quiet else lambda text: None
+    say: Say = progress.say
     with (
         lock.hold(directory),
         listening(StopRequest()) as stop,
@@ -56,6 +56,8 @@ def _run(
     loaded = _keep_preset(loaded, directory)
     events.write("status", state="preparing", message="reading the pictures")
     say(f"run {directory.folder}")
+    for note in loaded.notes:
+        say(f"note: {note}")
     _say_changes(loaded, directory, say)
     prepared = _prepare(loaded, cache, events, stop, say)
     _write_down(loaded, directory, prepared)
@@ -83,7 +85,7 @@ def _prepare(loaded: Loaded, cache: Path, events: EventLog, stop: StopRequest, s
     """Plan; where class pictures are still to be made, make them with the base model first."""
     from trainers.engine.class_pictures import make_missing
 
-    make_missing(loaded, cache, events, stop, say)
+    make_missing(loaded, events, stop, say)
     return prepare(loaded, cache=cache)
 
 

@@ -101,6 +101,7 @@ def _sample_run(folder: Path, settings: SampleSettings, device: str) -> list[Ima
         steps=settings.steps or preview.steps,
         guidance=preview.guidance if settings.guidance is None else settings.guidance,
         seed=settings.seed,
+        sampler=preview.sampler,
     )
     with ExitStack() as stack:
         stack.enter_context(trained.state.evaluation_weights())

@@ -32,7 +32,7 @@ class StopRequest:
 def listening(stop: StopRequest) -> Iterator[StopRequest]:
     """Turn signals into stop requests for a while; the handlers from before come back afterwards."""
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         if stop:
             sys.stderr.write("\nsecond signal: ending at once; the last checkpoint is whole\n")
             sys.stderr.flush()

@@ -1,7 +1,7 @@
 """What must be ready before the first step: cached latents and encoded captions.
 
-Each stage loads the part of the model it needs, only when something is missing from the cache, so that text encoders and
-VAE never lie beside the optimizer. A stop is obeyed in every stage, and what was made is kept.
+Each stage loads the part of the model it needs, only when something is missing from the cache, so that text encoders
+and VAE never lie beside the optimizer. A stop is obeyed in every stage, and what was made is kept.
 """
 
 from __future__ import annotations

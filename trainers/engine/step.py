@@ -18,7 +18,7 @@ from trainers.core.batch import Condition, Draw, MicroBatch
 from trainers.core.family import Family
 from trainers.data.loader import StepBatch
 from trainers.engine.state import TrainState
-from trainers.memory.device import Device
+from trainers.memory.device import Device, evaluating
 from trainers.objectives._protocol import Objective
 
 
@@ -26,7 +26,7 @@ from trainers.objectives._protocol import Objective
 class Report:
     """What one update did. Tensors stay on the device until somebody needs to read them.
 
-    loss, grad_norm: scalars; losses, times [B]: of each sample of this rank; updated: False when the update was skipped.
+    loss, grad_norm: scalars; losses, times [B]: of each sample of this rank; updated: False when it was skipped.
     """
 
     step: int
@@ -49,7 +49,6 @@ class Stepper:
     family: Family
     denoiser: nn.Module
     text: nn.Module | None
-    text_in_step: bool
     objective: Objective
     state: TrainState
     device: Device
@@ -60,15 +59,16 @@ class Stepper:
 
     def __post_init__(self) -> None:
         self._parameters = [trainable.parameter for trainable in self.state.trainables]
+        self._null_is_empty: bool | None = None
 
     def update(self, batch: StepBatch) -> Report:
-        """Do one update; a non-finite gradient skips the update and is counted, never applied."""
+        """Do one update; one whose loss or gradient is not finite is left out and counted, never applied."""
         number = self.state.position.step + 1
         factor = self.rate(number)
         self.state.optimizer.set_factor(factor)
         self.state.optimizer.zero_grad()
         losses, times, total = self._accumulate(batch, number)
-        norm, updated = self._apply()
+        norm, updated = self._apply(total)
         if updated and self.state.averages is not None:
             self.state.averages.update(number)
         self.state.skipped_updates = 0 if updated else self.state.skipped_updates + 1
@@ -107,30 +107,43 @@ class Stepper:
             return micro.condition
         if self.text is None:
             raise RuntimeError("the micro-batch brings no condition and no text encoder is loaded")
-        captions = [
-            "" if dropped else text for text, dropped in zip(micro.captions, micro.dropped.tolist(), strict=True)
-        ]
-        grid = (micro.x0.shape[2], micro.x0.shape[3], micro.x0.shape[4])
+        dropped = micro.dropped.tolist()
+        # Dropped samples stay in the batch as empty captions: dropout in a text encoder is keyed by place in the batch.
+        captions = ["" if drop else caption for caption, drop in zip(micro.captions, dropped, strict=True)]
         singles = self.family.encode_text(self.text, captions)
+        if any(dropped) and not self._null_is_empty_caption(self.text):
+            null = self.family.null_condition(self.text)
+            singles = [null if drop else single for single, drop in zip(singles, dropped, strict=True)]
+        grid = (micro.x0.shape[2], micro.x0.shape[3], micro.x0.shape[4])
         return move_condition(self.family.collate(singles, grid, micro.geometry), self.device.device)
 
-    def _apply(self) -> tuple[Tensor, bool]:
-        """Unscale, measure, clip and update; returns the gradient norm and whether the update was done."""
+    def _null_is_empty_caption(self, text: nn.Module) -> bool:
+        """Tell, by trying once, whether the family's null condition is the encoding of the empty caption."""
+        if self._null_is_empty is None:
+            with evaluating(text):
+                null, empty = self.family.null_condition(text), self.family.encode_text(text, [""])[0]
+            self._null_is_empty = null.keys() == empty.keys() and all(torch.equal(null[key], empty[key]) for key in null)
+        return self._null_is_empty
+
+    def _apply(self, loss: Tensor) -> tuple[Tensor, bool]:
+        """Unscale, measure, clip and update; returns the gradient norm and whether the update was done.
+
+        `loss` decides too: one that is not finite can have finite gradients (l1 of an infinite error). Several
+        optimizers update together or not at all, so the scaler is not left to decide for each by itself.
+        """
         scaler = self.state.scaler
         if scaler is not None:
             for optimizer in self.state.optimizer.optimizers:
                 scaler.unscale_(optimizer)
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         norm = nn.utils.get_total_norm(gradients) if gradients else torch.zeros(())
-        finite = bool(torch.isfinite(norm))
+        finite = bool(torch.isfinite(norm) & torch.isfinite(loss))
         if finite and self.clip_norm:
             nn.utils.clip_grads_with_norm_(self._parameters, self.clip_norm, norm)
-        if scaler is not None:
-            for optimizer in self.state.optimizer.optimizers:
-                scaler.step(optimizer)
-            scaler.update()
-        elif finite:
+        if finite:
             self.state.optimizer.step()
+        if scaler is not None:
+            scaler.update()
         return norm, finite
 
 

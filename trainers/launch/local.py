@@ -10,7 +10,7 @@ from trainers.core.errors import UserError
 
 
 def run_folder(out: str | None, configured: str | None, name: str) -> Path:
-    """Where a run goes: `--out` is the run's own folder, `run.out` in a preset the folder of all runs; else runs/NAME."""
+    """Where a run goes: `--out` is its own folder, `run.out` in a preset the folder of all runs; else runs/NAME."""
     if out is not None:
         return Path(out).expanduser().absolute()
     return (Path(configured).expanduser() if configured else Path("runs")).absolute() / name
@@ -30,8 +30,6 @@ def run(
 
     _only_one_process()
     loaded = load_preset(preset, overrides)
-    for note in loaded.notes:
-        print(f"note: {note}")
     folder = run_folder(out, loaded.preset.run.out, loaded.preset.run.name or loaded.path.stem)
     return train(loaded, folder, cache=Path(cache).absolute() if cache else None, quiet=quiet)
 

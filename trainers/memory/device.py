@@ -134,6 +134,13 @@ def _precision(kind: str, index: int, wanted: str) -> tuple[str, tuple[str, ...]
     return wanted, ()
 
 
+def limit_memory(device: Device, limit: int) -> None:
+    """Keep this process within `limit` bytes of an accelerator; on a CPU there is nothing to set."""
+    if device.kind in ("cuda", "xpu"):
+        total = device.memory()[1]
+        torch.get_device_module(device.device).set_per_process_memory_fraction(min(1.0, limit / total), device.device)
+
+
 @contextmanager
 def evaluating(*modules: torch.nn.Module) -> Iterator[None]:
     """No gradients and eval mode for a while; the mode of each module is restored exactly."""

@@ -25,7 +25,7 @@ class Estimate:
 
 
 def estimate(facts: Facts, train: Any, compute: Any, micro_batch: int, bucket: tuple[int, int]) -> Estimate:
-    """Estimate the training stage from published parameter counts; text encoders and VAE are loaded in stages of their own."""
+    """Estimate the training stage from published parameter counts; text encoders and VAE have stages of their own."""
     parts = [part for part in train.parts if part in facts.parameters]
     if not facts.parameters or "denoiser" not in facts.parameters:
         return Estimate((), known=False)
@@ -52,5 +52,5 @@ def estimate(facts: Facts, train: Any, compute: Any, micro_batch: int, bucket: t
 
 
 def _lora_size(facts: Facts, train: Any) -> int:
-    """A LoRA's parameters are about rank times the width of what it adapts; 4 % of the network at rank 128 is typical."""
+    """About 0.03 % of the network per unit of rank: what rank times the widths of its attention layers comes to."""
     return int(sum(facts.parameters.get(part, 0) for part in train.parts) * 0.0003 * train.rank)

@@ -176,8 +176,26 @@ def _unshared(value: Any, owned: set[int]) -> Any:
 
 
 def _placed(key: str, value: Any, parameter: Tensor, group: Mapping[str, Any]) -> Any:
-    """Copy a saved value to where the optimizer keeps it: step counters stay on the CPU unless fused or captured."""
+    """Copy a saved value to where the optimizer keeps it: step counters stay on the CPU unless fused or captured.
+
+    What has the shape of its weight gets the weight's order in memory as well: kernels walk over both side by side, and
+    that order may have changed (channels-last) since the state was saved.
+    """
     if not isinstance(value, Tensor):
         return value
     on_cpu = key == "step" and value.ndim == 0 and not group.get("fused") and not group.get("capturable")
-    return value.detach().clone().to("cpu" if on_cpu else parameter.device)
+    device = torch.device("cpu") if on_cpu else parameter.device
+    if value.shape != parameter.shape or _order(value) == _order(parameter):
+        return value.detach().clone().to(device)
+    if not value.is_floating_point():
+        raise UserError(
+            "the averages in 8 bits were saved in another order in memory, and their scales belong to that order",
+            where="compute.channels_last",
+            remedy="set it as it was when the checkpoint was made, true or false",
+        )
+    return torch.empty_like(parameter, dtype=value.dtype, device=device).copy_(value)
+
+
+def _order(tensor: Tensor) -> list[int]:
+    """The strides that say how a tensor lies in memory; those of axes of length 1 mean nothing."""
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size != 1]

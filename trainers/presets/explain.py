@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainers.core.errors import UserError, nearest
@@ -62,8 +62,9 @@ def render(explanation: Explanation) -> str:
     lines = [f"{explanation.path}  {explanation.help}".rstrip()]
     if explanation.variants:
         for variant in explanation.variants:
-            lines += [f"  kind {', '.join(variant.kinds)}: {variant.help}", *_details(variant, "    ")]
-        return "\n".join(lines)
+            lines += [f"  kind {', '.join(variant.kinds)}: {variant.help}"]
+            lines += _details(replace(variant, kinds=(), where=""), "    ")
+        return "\n".join([*lines, f"  table    {explanation.where}"])
     return "\n".join([*lines, *_details(explanation, "  ")])
 
 

@@ -90,7 +90,7 @@ def problem(path: Path, error: Any, values: Mapping[str, Any], where: Where) -> 
         return _missing(path, values, where)
     place = where(path)
     if kind in ("union_tag_not_found", "union_tag_invalid"):
-        return _kind(path, error, place)
+        return _kind(path, error, where((*path, "kind") if kind == "union_tag_invalid" else path))
     if kind == "value_error":
         text = str(error["ctx"]["error"])
         return Problem(place, text, "" if path else "see `trainers presets explain`")

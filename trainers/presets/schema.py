@@ -44,7 +44,7 @@ class Entry:
     @property
     def help(self) -> str:
         """What the key does, for people."""
-        return str(self.node.get("description", ""))
+        return str(deref(self.node).get("description", ""))
 
     @property
     def unit(self) -> str:
@@ -94,10 +94,14 @@ def deref(node: Json) -> Json:
 
 
 def find(path: str, kind: str | None = None) -> tuple[Entry, ...]:
-    """Return the entries at a dotted path: one per kind of table that has it. List positions may be numbers or "[]"."""
-    wanted = re.sub(r"\.(\d+)(?=\.|$)", "[]", path)
-    hits = [entry for entry in entries() if entry.path == wanted]
+    """Return the entries at a dotted path: one per kind of table that has it. Positions in lists may be left out."""
+    wanted = _without_positions(path)
+    hits = [entry for entry in entries() if _without_positions(entry.path) == wanted]
     return tuple(entry for entry in hits if kind is None or not entry.kinds or kind in entry.kinds)
+
+
+def _without_positions(path: str) -> str:
+    return re.sub(r"\.\d+(?=\.|$)|\[\]", "", path)
 
 
 def kinds_of(table: str) -> tuple[str, ...]:

@@ -151,7 +151,7 @@ class Preview(Config):
     size: Annotated[list[Annotated[int, Field(ge=8, le=8192)]], Field(min_length=2, max_length=2)] | None = option(
         None, "Width and height. Left out: the size the family was made for.", unit="pixels", examples=[[512, 512]]
     )
-    sampler: Literal["auto", "ddim", "euler", "euler_a", "dpmpp_2m", "unipc"] = option(
+    sampler: Literal["auto", "ddim", "euler", "dpmpp_2m", "unipc"] = option(
         "auto", "Way of sampling; auto takes the one that comes with the model.", advanced=True
     )
 

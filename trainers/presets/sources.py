@@ -21,8 +21,6 @@ from .lines import lines_of
 from .migrate import migrate
 from .preset import CURRENT_VERSION
 
-_MISSING_VERSION = Problem("", "version is missing", f"add version = {CURRENT_VERSION} as the first line")
-
 
 @dataclass
 class Sources:
@@ -70,8 +68,8 @@ def _up_to_date(found: Sources, lines: dict[KeyPath, int]) -> TOMLDocument:
     """Check the version and migrate an older document; `lines` learns where moved keys stand."""
     version = found.document.get("version")
     if version is None:
-        found.problems.append(Problem(str(found.path), _MISSING_VERSION.what, _MISSING_VERSION.remedy))
-        found.document.unwrap()
+        remedy = f"add version = {CURRENT_VERSION} as the first line"
+        found.problems.append(Problem(str(found.path), "version is missing", remedy))
         return found.document
     place = f"{found.path}:{lines.get(('version',), 1)}: version"
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:

@@ -57,7 +57,7 @@ class PlanEvent(BaseEvent):
 class MetricEvent(BaseEvent):
     """One update: mean loss over its samples, learning rate of the first group, and any further number by name."""
 
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", extra="allow")
+    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, float | None]
 
     type: Literal["metric"] = "metric"
@@ -183,15 +183,25 @@ def last(path: Path, type: str = "") -> Event | None:
         while True:
             start = max(0, size - reach)
             file.seek(start)
-            # The first piece is cut in its middle unless it begins the file; where it still parses, it is no event.
-            lines = file.read(size - start).split(b"\n")[1 if start else 0 :]
-            for line in reversed(lines):
-                event = parse(line) if line and mark in line else None
+            data = file.read(size - start)
+            if start:  # what comes first is the rest of a line
+                data = data[data.find(b"\n") + 1 :]
+            for line in _lines_from_the_end(data, mark):
+                event = parse(line)
                 if event is not None and type in ("", event.type):
                     return event
             if start == 0:
                 return None
             reach *= 4
+
+
+def _lines_from_the_end(data: bytes, mark: bytes) -> Iterator[bytes]:
+    """Yield the lines that hold `mark`, the last one first, at the speed of a byte search."""
+    end = len(data)
+    while end > 0 and (at := data.rfind(mark, 0, end)) >= 0:
+        start, stop = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
+        yield data[start : stop if stop >= 0 else len(data)]
+        end = start - 1
 
 
 def by_step(events: Iterable[AnyEvent]) -> list[AnyEvent]:
