@@ -372,7 +372,7 @@ def add_extras(names: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Prepare the environment, then do what is asked; return the exit code."""
-    problem = python_problem(sys.version_info)
+    problem = python_problem(sys.version_info[:2])
     if problem:
         say(problem)
         return EXIT_FAILED

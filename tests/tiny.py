@@ -20,6 +20,7 @@ from tests.pictures import make_pictures
 from trainers.checkpoint.tensors import read_state
 from trainers.core import discover
 from trainers.core.family import Family
+from trainers.data.loader import StepBatch
 from trainers.engine.step import Report, Stepper
 from trainers.launch import local
 from trainers.presets.load import Loaded, load_preset
@@ -179,6 +180,20 @@ def watched() -> Iterator[list[tuple[int, tuple[str, ...]]]]:
         report = real(self, batch)
         seen.append((report.step, tuple(name for micro in batch.micro for name in micro.ids)))
         return report
+
+    with mock.patch.object(Stepper, "update", update):
+        yield seen
+
+
+@contextmanager
+def batches_of() -> Iterator[list[StepBatch]]:
+    """Within the block, collect the batch of every update."""
+    seen: list[StepBatch] = []
+    real = Stepper.update
+
+    def update(self: Stepper, batch: StepBatch) -> Report:
+        seen.append(batch)
+        return real(self, batch)
 
     with mock.patch.object(Stepper, "update", update):
         yield seen

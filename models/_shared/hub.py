@@ -81,7 +81,7 @@ def _get(model: str, patterns: tuple[str, ...], offline: bool) -> Path:
         raise UserError(
             f'the hub refused "{name}": {_status(error)}', remedy=_REMEDIES.get(_code(error), "try again later")
         ) from error
-    except OSError as error:
+    except (OSError, getattr(errors, "HTTPError", OSError)) as error:  # the second: a line that drops
         raise UserError(
             f'"{name}" could not be downloaded: {error}', remedy="check the network and the free disk space"
         ) from error

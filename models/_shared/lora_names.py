@@ -39,7 +39,7 @@ _UNET_TOPS = ("down_blocks.", "mid_block.", "up_blocks.", "conv_in", "conv_out",
 def to_kohya(part: str, path: str, architecture: Architecture) -> str:
     """Our part and module path -> kohya's module name."""
     if part == "denoiser":
-        original = renamed(path, _original_names(architecture)) if architecture.kohya_original else path
+        original = renamed(path, _originals(str(architecture.configs))) if architecture.kohya_original else path
         return "lora_unet_" + (original or path).replace(".", "_")
     single = len(architecture.facts.text_encoders) == 1
     prefix = "lora_te_" if single else {"text_encoder": "lora_te1_", "text_encoder_2": "lora_te2_"}[part]
@@ -73,7 +73,7 @@ def _from_dotted(part: str, path: str, architecture: Architecture) -> tuple[str,
     path = re.sub(r"\.processor\.(to_[qkv]|to_out)$", lambda found: "." + _with_zero(found[1]), path)
     if path.startswith(_UNET_TOPS):
         return part, path
-    ours = renamed(path, ldm_unet.prefixes(architecture.config("denoiser")))
+    ours = renamed(path, _ours(str(architecture.configs)))
     return None if ours is None else (part, ours)
 
 
@@ -91,14 +91,15 @@ def _text_from_underscored(part: str, name: str, architecture: Architecture) -> 
 
 
 def _unet_from_underscored(name: str, architecture: Architecture) -> tuple[str, str] | None:
-    for underscored, path in _underscored_names(str(architecture.configs)):
-        if name == underscored:
-            return "denoiser", path
-        if name.startswith(underscored + "_"):
-            inside = _inside_attention(name[len(underscored) + 1 :])
-            if inside is not None:
-                return "denoiser", f"{path}.{inside}"
-    return None
+    known = _underscored_names(str(architecture.configs))
+    if name in known:
+        return "denoiser", known[name]
+    block, mark, inside = name.partition("_transformer_blocks_")
+    if not mark:
+        block, mark, inside = name.partition("_proj_")
+    path = known.get(block)
+    rest = _inside_attention(mark[1:] + inside)
+    return None if path is None or rest is None else ("denoiser", f"{path}.{rest}")
 
 
 def _inside_attention(name: str) -> str | None:
@@ -113,19 +114,21 @@ def _inside_attention(name: str) -> str | None:
 
 
 @lru_cache(maxsize=16)
-def _names(configs: str) -> dict[str, str]:
-    """Original module prefixes with ours, for the U-Net config in a folder of configs."""
+def _ours(configs: str) -> dict[str, str]:
+    """Original module prefixes -> ours, for the U-Net config in a folder of configs."""
     return ldm_unet.prefixes(json.loads((Path(configs) / "unet" / "config.json").read_text("utf-8")))
 
 
-def _original_names(architecture: Architecture) -> dict[str, str]:
-    return {ours: theirs for theirs, ours in _names(str(architecture.configs)).items()}
+@lru_cache(maxsize=16)
+def _originals(configs: str) -> dict[str, str]:
+    """Our module prefixes -> the original ones."""
+    return {ours: theirs for theirs, ours in _ours(configs).items()}
 
 
 @lru_cache(maxsize=16)
-def _underscored_names(configs: str) -> list[tuple[str, str]]:
-    """Underscored module names with our path: diffusers' and the original ones, longest first."""
-    names = _names(configs)
-    pairs = {ours.replace(".", "_"): ours for ours in names.values()}
-    pairs |= {theirs.replace(".", "_"): ours for theirs, ours in names.items()}
-    return sorted(pairs.items(), key=lambda pair: -len(pair[0]))
+def _underscored_names(configs: str) -> dict[str, str]:
+    """Underscored module prefixes, original and diffusers', -> ours."""
+    names = _ours(configs)
+    return {theirs.replace(".", "_"): ours for theirs, ours in names.items()} | {
+        ours.replace(".", "_"): ours for ours in names.values()
+    }

@@ -91,11 +91,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _resolve_folder(folder: Path, architecture: Architecture) -> Weights:
     facts = architecture.facts
-    _check_folder(folder, architecture)
-    unet = read_json(folder / "unet" / "config.json")
-    found = traits.of_config(unet)
-    if not traits.belongs(found, facts):
+    unet = folder / "unet" / "config.json"
+    found = traits.of_config(read_json(unet)) if unet.is_file() else None
+    if found and not traits.belongs(found, facts):
         raise _wrong_family(folder, found, facts)
+    _check_folder(folder, architecture)
     files = [path for part in architecture.parts for path in weight_paths(folder / FOLDER_OF_PART[part])]
     refined = refine(facts, folder)
     content = of_json([weight_files.digest_of(files), refined.prediction, _small_files(folder)])

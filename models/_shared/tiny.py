@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from trainers.core.facts import Facts
 
 from .architecture import FOLDER_OF_PART, TOKENIZER_OF_PART, Architecture
-from .clip_tokenizer import TINY_CORPUS, trained_tokenizer
+from .clip_tokenizer import TINY_CORPUS, tiny_tokenizer
 from .loading import make_module
 from .resolve import read_json
 from .schedulers import make_scheduler
@@ -82,9 +82,7 @@ def _write_part(folder: Path, config: dict[str, Any]) -> None:
 
 def _write_tokenizer(folder: Path, published: Path) -> None:
     settings = read_json(published / "tokenizer_config.json")
-    tokenizer = trained_tokenizer(
-        TINY_CORPUS, size=TOKENS, pad=settings["pad_token"], length=settings["model_max_length"]
-    )
+    tokenizer = tiny_tokenizer(TINY_CORPUS, size=TOKENS, pad=settings["pad_token"], length=settings["model_max_length"])
     tokenizer.save_pretrained(str(folder))
 
 

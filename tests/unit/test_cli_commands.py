@@ -165,3 +165,36 @@ def test_doctor_names_each_problem_with_a_remedy(monkeypatch: pytest.MonkeyPatch
     found = doctor.examine(tmp_path)
     assert [problem.where for problem in found.problems] == ["no-such-package", str(tmp_path), "NVIDIA"]
     assert all(problem.remedy for problem in found.problems)
+
+
+def test_check_with_data_reports_and_lists_what_is_wrong(
+    awkward: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (awkward / "pictures").mkdir()
+    Image.new("RGB", (64, 64), "red").save(awkward / "pictures" / "ü.png")
+    text = (root / "presets" / "quickstart.toml").read_text(encoding="utf-8")
+    preset = awkward / "mine.toml"
+    preset.write_text(text.replace("../datasets/yellow-cat", "pictures"), encoding="utf-8")
+    assert main(["check", str(preset), "--data", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ok"] is True
+    assert answer["data"]["training"] == 1
+    (awkward / "pictures" / "b.png").write_bytes(b"")
+    assert main(["check", str(preset), "--data", "--json"]) == 64
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ok"] is False
+    assert "b.png" in answer["problems"][0]["where"]
+    assert main(["check", str(preset), "--data"]) == 64
+    assert "b.png" in capsys.readouterr().err
+
+
+def test_bench_starter_shows_shares(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    report = {"shares": {"subject": 0.975, "ground": 1.0}}
+    family = SimpleNamespace(Family=lambda: SimpleNamespace(resolve=lambda *_, **__: SimpleNamespace(folder=Path("w"))))
+    scorer = SimpleNamespace(bench=lambda folder, packages, count, out, *, cache: report)
+    parts = {"family": family, "scorer": scorer}
+    monkeypatch.setattr("trainers.core.discover.load", lambda package, name, part: parts[part])
+    assert main(["bench", "starter", "--packages", "p", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == report
+    assert main(["bench", "starter", "--packages", "p"]) == 0
+    assert "97.5%" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -40,14 +41,24 @@ def step(
 
 @app.command("starter")
 def starter(
+    packages: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the picture packages lie; models/starter/README.md names them.")
+    ],
+    model: Annotated[str, typer.Option(help="A model folder, or the one that comes along.")] = "builtin:starter",
     pictures: Annotated[int, typer.Option(min=1, help="How many pictures are painted and judged.")] = 200,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to put score.json and sheet.png.")] = None,
+    classifier: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keeps the trained judge for next time.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score the starter model: how often a picture shows the subject and the ground colour that were asked for."""
+    """Score the starter model: how often a picture shows the subject, the look and the ground that were asked for."""
     from trainers.core import discover
 
-    score = discover.load("models", "starter", "score").score_pictures(pictures)
+    folder = discover.load("models", "starter", "family").Family().resolve(model, offline=True).folder
+    scorer = discover.load("models", "starter", "scorer")
+    report = scorer.bench(folder, packages, pictures, out, cache=classifier)
     if as_json:
-        _output.document(score)
+        _output.document(report)
     else:
-        _output.table(("what", "share"), [(name, f"{value:.1%}") for name, value in score["shares"].items()])
+        _output.table(("right", "share"), [(name, f"{share:.1%}") for name, share in report["shares"].items()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,15 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
             fsync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def clear_temporaries(folder: Path) -> None:
+    """Remove what writes that were cut off left below `folder`; only for the one process that writes there."""
+    for path in sorted(folder.rglob(".*.tmp")):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:

@@ -197,7 +197,6 @@ def _our_loop(network: nn.Module, data: StepBatch, device: Device) -> Loop:
         family=family,
         denoiser=network,
         text=None,
-        text_in_step=False,
         objective=denoising.build(denoising.Config(), family.facts),
         state=TrainState(adapter, trainables, bundle, None, None, Position()),
         device=device,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainers.core.atomic import write_bytes, write_json
+from trainers.core.atomic import clear_temporaries, write_bytes, write_json
 from trainers.core.errors import EXIT_DONE, EXIT_RESUMABLE, Interrupted, UserError
 from trainers.engine.planning import Prepared, prepare
 from trainers.engine.progress import Progress
@@ -37,6 +37,8 @@ def run(loaded: Loaded, folder: Path, *, cache: Path | None = None, quiet: bool 
         Heartbeat(events),
     ):
         control.clear(directory)
+        for place in (directory.samples, directory.exports):
+            clear_temporaries(place)
         try:
             return _run(loaded, directory, events, stop, progress, say, cache or directory.folder.parent / ".cache")
         except Interrupted as reason:
@@ -104,11 +106,15 @@ def _train_and_export(session: Session) -> int:
     from trainers.engine.results import export_results, write_sheet
 
     total = session.plan.total_steps
-    reason = train(session)
+    try:
+        reason = train(session)
+    finally:
+        session.loader.close()
     step = session.state.position.step
     if reason == "stopped":
         session.events.write("status", state="stopped", message=session.stop.reason or "", step=step)
-        session.say(f"stopped at step {step} of {total}, saved. Go on with: trainers resume {session.run.folder}")
+        saved = "not saved" if session.stop.reason == "stop_now" else "saved"
+        session.say(f"stopped at step {step} of {total}, {saved}. Go on with: trainers resume {session.run.folder}")
         return EXIT_RESUMABLE
     exports = export_results(session)
     for entry in exports:
