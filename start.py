@@ -12,21 +12,38 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "trainers-install.json"
 OLDEST, NEWEST = (3, 10), (3, 13)
 FREE_BYTES_NEEDED = 4 * 10**9
-EXIT_FAILED = 1
-EXIT_USAGE = 64
-ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+EXIT_FAILED, EXIT_USAGE = 1, 64
+CARD_TOOLS = ("nvidia-smi", "rocm-smi", "amd-smi", "xpu-smi")
+TORCH_HOST = "download.pytorch.org"
+# The build of torch 2.13 that fits system and card; "" is that of the default index (Linux: CUDA 13.0, others: CPU).
+BUILDS = {
+    "linux": {"": "cpu", "nvidia": "", "nvidia-old": "cu126", "amd": "rocm7.2", "intel": "xpu"},
+    "win32": {"": "cpu", "nvidia": "cu130", "nvidia-old": "cu126", "amd": "cpu", "intel": "xpu"},
+}
+PIP_TROUBLE = {
+    "No space left on device|Errno 28|not enough space": "The disk is full.\n"
+    "  -> free some gigabytes and call again; what was begun is cleaned up by itself",
+    "NewConnection|NameResolution|getaddrinfo|Failed to establish|timed out|ProxyError|ConnectionReset": "The packages "
+    "could not be fetched: there seems to be no internet, or a proxy is in the way.\n"
+    "  -> go online once and call again, or set HTTPS_PROXY; without internet, put the wheels into a folder\n"
+    "     and set PIP_FIND_LINKS to it and PIP_NO_INDEX=1",
+    "No matching distribution found for torch": "There is no build of torch for this system and this Python.\n"
+    "  -> use a 64-bit Python 3.12",
+}
 HELP = """\
 Train image models on your own pictures.
 
@@ -51,50 +68,78 @@ def python_problem(version: tuple[int, ...]) -> str | None:
     """Say what is wrong with a Python version, or None."""
     if OLDEST <= tuple(version[:2]) <= NEWEST:
         return None
-    found = ".".join(str(number) for number in version[:2])
+    found = "{}.{}".format(*version)
     return (
         f"This is Python {found}; Python 3.10 to 3.13 is needed.\n"
         "  -> install Python 3.12 and call it by name, for example: python3.12 start.py (Windows: py -3.12 start.py)"
     )
 
 
-def has_nvidia() -> bool:
-    """Tell whether an NVIDIA driver lists a card here."""
-    tool = shutil.which("nvidia-smi")
+def ask(*command: str) -> str:
+    """Return what a tool of the system says; "" where it is missing or fails."""
+    tool = shutil.which(command[0])
     if tool is None:
-        return False
+        return ""
     try:
-        answer = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run([tool, *command[1:]], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return answer.returncode == 0 and "GPU" in answer.stdout
+        return ""
+    return answer.stdout if answer.returncode == 0 else ""
 
 
-def extras_for(nvidia: bool) -> frozenset[str]:
-    """Choose the optional parts that only make sense with this machine's hardware."""
-    return frozenset({"cuda"}) if nvidia else frozenset()
+def find_card() -> str:
+    """Name the graphics card as a key of BUILDS; "" where no driver shows one that torch can use."""
+    if "GPU" in ask("nvidia-smi", "-L"):
+        details = ask("nvidia-smi", "--query-gpu=compute_cap,driver_version", "--format=csv,noheader")
+        return "nvidia-old" if needs_cuda12(details) else "nvidia"
+    if shutil.which("rocm-smi") or shutil.which("amd-smi"):
+        return "amd"
+    return "intel" if shutil.which("xpu-smi") else ""
 
 
-def torch_arguments(requirement: str, environ: Mapping[str, str]) -> list[str]:
-    """Choose where torch comes from: pip's own setting, or the index that TRAINERS_TORCH_INDEX names.
+def needs_cuda12(details: str) -> bool:
+    """Tell whether cards ("7.5, 560.94" a line) or their driver are too old for CUDA 13, which serves 7.5 and r580 up.
 
-    The version is always exact. An index of its own serves builds that the default one does not: for the CPU alone
-    (Linux), for CUDA on Windows, for ROCm, for XPU. Everything else keeps coming from the default place.
+    A driver that is too old for a card that CUDA 12.6 does not know (10.0 and up) must be updated in any case.
     """
-    index = environ.get("TRAINERS_TORCH_INDEX", "").strip()
-    return [requirement, "--index-url", index] if index else [requirement]
+    cards = [(float(number), int(driver)) for number, driver in re.findall(r"(\d+\.\d+), (\d+)", details)]
+    newest, driver = max(cards, default=(7.5, 580))
+    return newest < 7.5 or (driver < 580 and newest < 10)
 
 
-def torch_tip(system: str, nvidia: bool, environ: Mapping[str, str]) -> str | None:
-    """Tell of a better build of torch for this machine than the default one, or None."""
-    if environ.get("TRAINERS_TORCH_INDEX"):
-        return None
-    how = "set TRAINERS_TORCH_INDEX to the index address shown on pytorch.org under 'Get started', then call again"
-    if system == "win32" and nvidia:
-        return f"the default build for Windows does not use the NVIDIA card; for one that does, {how}"
-    if system.startswith("linux") and not nvidia:
-        return f"no NVIDIA card was found; a smaller build for the CPU, or one for an AMD or Intel card: {how}"
-    return None
+def host_answers(host: str) -> bool:
+    """Tell within two seconds whether a connection to a host can be made."""
+    reached = threading.Event()
+
+    def connect() -> None:
+        with contextlib.suppress(OSError), socket.create_connection((host, 443), timeout=2):
+            reached.set()
+
+    thread = threading.Thread(target=connect, daemon=True)  # looking a name up has no timeout of its own
+    thread.start()
+    thread.join(2)
+    return reached.is_set()
+
+
+def torch_index(system: str, card: str, environ: Mapping[str, str]) -> str:
+    """Choose the index torch comes from: PyTorch's own where pip's would give the wrong build; "" is pip's."""
+    named = environ.get("TRAINERS_TORCH_INDEX", "").strip()
+    build = BUILDS.get(system, {}).get(card, "")
+    if named or not build or environ.get("PIP_INDEX_URL") or environ.get("PIP_NO_INDEX"):
+        return named
+    return f"https://{TORCH_HOST}/whl/{build}" if host_answers(TORCH_HOST) else ""
+
+
+def install_torch(requirement: str, card: str) -> None:
+    """Install the exact torch, from the default place where an index that was only chosen here fails."""
+    index = torch_index(sys.platform, card, os.environ)
+    try:
+        pip_install([requirement, "--index-url", index] if index else [requirement])
+    except SetupError:
+        if TORCH_HOST not in index or os.environ.get("TRAINERS_TORCH_INDEX"):
+            raise
+        say(f"  {index} did not work; trying pip's own index ...")
+        pip_install([requirement])
 
 
 def torch_requirement(pyproject: str) -> str:
@@ -117,17 +162,17 @@ def signature(pyproject: bytes, environ: Mapping[str, str]) -> dict[str, object]
         "root": str(ROOT),  # scripts and links in an environment hold absolute paths
         "pyproject": hashlib.sha256(pyproject).hexdigest(),
         "torch_index": environ.get("TRAINERS_TORCH_INDEX", ""),
-        "nvidia_tool": shutil.which("nvidia-smi") is not None,
+        "card_tools": [tool for tool in CARD_TOOLS if shutil.which(tool)],
     }
 
 
-def read_stamp() -> dict[str, object]:
+def read_stamp() -> dict[str, Any]:
     """Read what was installed; {} where nothing was, or where the file is broken."""
     try:
         stamp = json.loads(STAMP.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return stamp if isinstance(stamp, dict) else {}
+    return stamp if isinstance(stamp, dict) and isinstance(stamp.get("extras"), list) else {}
 
 
 def write_stamp(state: str, wanted: Mapping[str, object], extras: frozenset[str]) -> None:
@@ -138,27 +183,20 @@ def write_stamp(state: str, wanted: Mapping[str, object], extras: frozenset[str]
     os.replace(temporary, STAMP)
 
 
-def stamped_extras(stamp: Mapping[str, object]) -> frozenset[str]:
-    """Return the optional parts that an environment holds."""
-    extras = stamp.get("extras")
-    return frozenset(str(name) for name in extras) if isinstance(extras, list) else frozenset()
-
-
-def is_ready(stamp: Mapping[str, object], wanted: Mapping[str, object], extras: frozenset[str]) -> bool:
+def is_ready(stamp: Mapping[str, Any], wanted: Mapping[str, object], extras: frozenset[str]) -> bool:
     """Tell whether the environment is whole and holds what is wanted."""
-    same = all(stamp.get(key) == value for key, value in wanted.items())
-    whole = stamp.get("state") == "ready" and stamp.get("interpreter") == interpreter()
-    return same and whole and extras <= stamped_extras(stamp)
+    whole = not must_start_over(stamp, wanted) and stamp.get("pyproject") == wanted["pyproject"]
+    return whole and extras <= set(stamp["extras"])
 
 
-def must_start_over(stamp: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
+def must_start_over(stamp: Mapping[str, Any], wanted: Mapping[str, object]) -> bool:
     """Tell whether an environment cannot be mended by installing into it again.
 
     pip takes a package for installed whose files were only half copied, so a cut-off installation is made anew.
     """
     if stamp.get("state") != "ready" or stamp.get("interpreter") != interpreter():
         return True
-    return any(stamp.get(key) != wanted[key] for key in ("root", "torch_index", "nvidia_tool"))
+    return any(stamp.get(key) != wanted[key] for key in ("root", "torch_index", "card_tools"))
 
 
 def venv_python() -> Path:
@@ -175,11 +213,9 @@ def interpreter() -> str:
     return os.path.realpath(python) if python.exists() else ""
 
 
-def child_environment(**changes: str) -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Return the environment of a child: UTF-8 everywhere, so that paths may hold any letter on any system."""
-    environment = {**os.environ, "PYTHONUTF8": "1", **changes}
-    environment.pop("PYTHONHOME", None)
-    return environment
+    return {name: value for name, value in os.environ.items() if name != "PYTHONHOME"} | {"PYTHONUTF8": "1"}
 
 
 def lock_file(handle: IO[str]) -> None:
@@ -190,10 +226,9 @@ def lock_file(handle: IO[str]) -> None:
         while True:
             try:
                 msvcrt.locking(handle.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+                return
             except OSError:
                 time.sleep(1)
-            else:
-                return
     import fcntl
 
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -229,17 +264,16 @@ def check_disk() -> None:
 
 def make_venv() -> None:
     """Make an empty environment in place of whatever lies there."""
-    base = getattr(sys, "_base_executable", None) or sys.executable
-    command = [base, "-m", "venv", "--clear", str(VENV)]
+    command = [getattr(sys, "_base_executable", None) or sys.executable, "-m", "venv", "--clear", str(VENV)]
     result = subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
     if result.returncode == 0:
         return
     text = (result.stdout + result.stderr).strip()
     if "ensurepip" in text:
-        number = ".".join(str(part) for part in sys.version_info[:2])
+        version = "{}.{}".format(*sys.version_info)
         raise SetupError(
             "This Python cannot make environments: its venv part is missing.\n"
-            f"  -> install it, on Debian or Ubuntu: sudo apt install python{number}-venv"
+            f"  -> install it, on Debian or Ubuntu: sudo apt install python{version}-venv"
         )
     raise SetupError(f"The environment could not be made in {VENV}:\n{text}")
 
@@ -273,22 +307,8 @@ def pip_progress(line: str) -> str | None:
 
 def explain_pip(lines: Sequence[str]) -> str:
     """Turn the last words of a failed pip into what happened and what to do."""
-    text = "\n".join(lines)
-    if re.search(r"No space left on device|Errno 28|not enough space", text):
-        return "The disk is full.\n  -> free some gigabytes and call again; what was begun is cleaned up by itself"
-    if re.search(
-        r"NewConnection|NameResolution|getaddrinfo|Failed to establish|timed out|ProxyError|ConnectionReset", text
-    ):
-        return (
-            "The packages could not be fetched: there seems to be no internet, or a proxy is in the way.\n"
-            "  -> go online once and call again, or set HTTPS_PROXY; without internet, put the wheels into a folder\n"
-            "     and set PIP_FIND_LINKS to it and PIP_NO_INDEX=1"
-        )
-    if "No matching distribution found for torch" in text:
-        version = sys.version.split()[0]
-        return f"There is no build of torch for this system and Python {version}.\n  -> use a 64-bit Python 3.12"
-    tail = "\n  ".join(lines[-15:])
-    return f"pip could not install the packages. Its last words:\n  {tail}"
+    known = (meaning for words, meaning in PIP_TROUBLE.items() if re.search(words, "\n".join(lines)))
+    return next(known, "pip could not install the packages. Its last words:\n  " + "\n  ".join(lines[-15:]))
 
 
 def prepare(extras: frozenset[str]) -> None:
@@ -303,11 +323,12 @@ def prepare(extras: frozenset[str]) -> None:
             install(stamp, wanted, extras, pyproject.decode())
 
 
-def install(stamp: Mapping[str, object], wanted: Mapping[str, object], extras: frozenset[str], pyproject: str) -> None:
+def install(stamp: Mapping[str, Any], wanted: Mapping[str, object], extras: frozenset[str], pyproject: str) -> None:
     """Install everything, the stamp last."""
     started = time.monotonic()
-    nvidia = has_nvidia()
-    extras = extras | extras_for(nvidia) | (stamped_extras(stamp) & set(known_extras(pyproject)))
+    card = find_card()
+    extras = extras | (set(stamp.get("extras", ())) & set(known_extras(pyproject)))
+    extras |= {"cuda"} if card.startswith("nvidia") else set()
     check_disk()
     if must_start_over(stamp, wanted):
         say(f"Setting up {VENV} (only this first time) ...")
@@ -315,10 +336,7 @@ def install(stamp: Mapping[str, object], wanted: Mapping[str, object], extras: f
     else:
         say(f"Bringing {VENV} up to date ...")
     write_stamp("installing", wanted, extras)
-    tip = torch_tip(sys.platform, nvidia, os.environ)
-    if tip:
-        say(f"Tip: {tip}.")
-    pip_install(torch_arguments(torch_requirement(pyproject), os.environ))
+    install_torch(torch_requirement(pyproject), card)
     names = ",".join(sorted(extras))
     pip_install(["--editable", f".[{names}]" if names else "."])
     write_stamp("ready", wanted, extras)
@@ -336,26 +354,6 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             return process.wait()
         except KeyboardInterrupt:  # the child got it too and decides: a run saves and ends with its own code
             continue
-
-
-def test_arguments(arguments: Sequence[str], cpus: int) -> list[str]:
-    """Turn `[--quick] [pytest arguments]` into a call of pytest, in several processes of one thread each."""
-    rest = [argument for argument in arguments if argument != "--quick"]
-    command = ["-m", "pytest"]
-    if not any(argument.startswith(("-n", "--numprocesses", "--pdb")) for argument in rest):
-        command += ["-n", str(max(1, min(4, cpus))), "--dist", "worksteal"]
-    if len(rest) < len(arguments):
-        command += ["-m", "not slow"]
-    return command + rest
-
-
-def run_tests(arguments: Sequence[str]) -> int:
-    """Install what the tests need, then run them."""
-    prepare(frozenset({"test"}))
-    threads = {name: os.environ.get(name, "1") for name in ONE_THREAD}
-    environment = child_environment(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", **threads)
-    os.chdir(ROOT)
-    return launch(test_arguments(arguments, os.cpu_count() or 1), environment)
 
 
 def add_extras(names: Sequence[str]) -> int:
@@ -382,7 +380,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         if arguments[0] == "test":
-            return run_tests(arguments[1:])
+            prepare(frozenset({"test"}))
+            os.chdir(ROOT)
+            return launch(["-m", "tests", *arguments[1:]], child_environment())
         if arguments[0] == "install":
             return add_extras(arguments[1:])
         prepare(frozenset())

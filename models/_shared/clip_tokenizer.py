@@ -12,7 +12,7 @@ from typing import Any
 START, END = "<|startoftext|>", "<|endoftext|>"
 WORD_END = "</w>"
 _MERGES = Path(__file__).with_name("clip_merges.txt.xz")
-_VOCABULARY_FILES = ("tokenizer.json", "vocab.json")
+VOCABULARY_FILES = ("tokenizer.json", "vocab.json")
 
 TINY_CORPUS = (
     "a photo of a cat",
@@ -27,7 +27,7 @@ def load_tokenizer(folder: Path) -> Any:
     """Load the CLIPTokenizer of a folder; a folder with settings but no vocabulary gets CLIP's published one."""
     from transformers import CLIPTokenizer
 
-    if any((folder / name).exists() for name in _VOCABULARY_FILES):
+    if any((folder / name).exists() for name in VOCABULARY_FILES):
         return CLIPTokenizer.from_pretrained(str(folder), local_files_only=True)
     settings = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
     return published_tokenizer(pad=settings["pad_token"], length=settings["model_max_length"])
@@ -35,7 +35,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 def published_tokenizer(*, pad: str = END, length: int = 77) -> Any:
     """Make CLIP's own tokenizer of 49,408 tokens. Radford et al. 2021. SD 2 and SDXL's second encoder pad with "!"."""
-    return _tokenizer(_published_merges(), pad=pad, length=length)
+    return _tokenizer(published_merges(), pad=pad, length=length)
 
 
 def tiny_tokenizer(captions: tuple[str, ...], *, size: int, pad: str = END, length: int = 77) -> Any:
@@ -52,14 +52,11 @@ def tiny_tokenizer(captions: tuple[str, ...], *, size: int, pad: str = END, leng
 
 
 def _tokenizer(merges: list[tuple[str, str]], *, pad: str, length: int) -> Any:
-    """Make a CLIPTokenizer: 256 bytes, the same with the end-of-word mark, merges, then start and end."""
+    """Make a CLIPTokenizer of CLIP's vocabulary with these merges."""
     from transformers import CLIPTokenizer
 
-    letters = _byte_letters()
-    words = [*letters, *(letter + WORD_END for letter in letters), *("".join(pair) for pair in merges), START, END]
-    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
     return CLIPTokenizer(
-        vocab=vocabulary,
+        vocab=vocabulary_of(merges),
         merges=merges,
         bos_token=START,
         eos_token=END,
@@ -67,6 +64,13 @@ def _tokenizer(merges: list[tuple[str, str]], *, pad: str, length: int) -> Any:
         pad_token=pad,
         model_max_length=length,
     )
+
+
+def vocabulary_of(merges: list[tuple[str, str]]) -> dict[str, int]:
+    """Number the tokens in CLIP's order: 256 bytes, the same with the end-of-word mark, merges, then start and end."""
+    letters = _byte_letters()
+    words = [*letters, *(letter + WORD_END for letter in letters), *("".join(pair) for pair in merges), START, END]
+    return {word: number for number, word in enumerate(dict.fromkeys(words))}
 
 
 def _byte_letters() -> list[str]:
@@ -77,7 +81,7 @@ def _byte_letters() -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _published_merges() -> list[tuple[str, str]]:
+def published_merges() -> list[tuple[str, str]]:
     """Read the 48,894 bundled merges (see clip_merges.LICENSE)."""
     lines = lzma.decompress(_MERGES.read_bytes()).decode("utf-8").splitlines()
     return [(first, second) for first, second in (line.split(" ") for line in lines)]

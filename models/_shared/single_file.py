@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from trainers.core.facts import Facts
 from trainers.core.family import Weights
 
 from . import ldm_text, ldm_unet, ldm_vae
@@ -125,32 +126,38 @@ def _write_text(state: Mapping[str, Tensor], form: TextForm) -> dict[str, Tensor
 def write(
     weights: Weights, file: Path, architecture: Architecture, *, state: Mapping[str, Tensor] | None = None
 ) -> Path:
-    """Write a model as one file in the original layout: `state` (canonical names), or the folder's own weights.
-
-    Marker tensors "v_pred" and "ztsnr" tell ComfyUI and others what the weights predict. A model of other widths than
-    the family's gets its configs and tokenizers in "NAME.configs" beside the file.
-    """
-    tensors = to_single_file(state if state is not None else read_folder(weights.folder, architecture), architecture)
-    if weights.facts.prediction == "v":
-        tensors["v_pred"] = torch.zeros(0)
-    if weights.facts.schedule and weights.facts.schedule.zero_terminal_snr:
-        tensors["ztsnr"] = torch.zeros(0)
+    """Write a model as one file in the original layout: `state` (canonical names), or the weights as they are."""
+    tensors = to_single_file(state if state is not None else read_state(weights, architecture), architecture)
+    tensors |= markers(weights.facts)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file, {"format": "pt"})
-    if any(_differs(weights.folder, part, architecture) for part in architecture.parts):
-        shutil.copytree(
-            weights.folder,
-            configs_beside(file),
-            ignore=shutil.ignore_patterns("*.safetensors", "*.bin"),
-            dirs_exist_ok=True,
-        )
+    write_configs(weights, file, architecture)
     return file
 
 
-def read_folder(folder: Path, architecture: Architecture) -> dict[str, Tensor]:
-    """Read a whole diffusers folder under our canonical names."""
+def markers(facts: Facts) -> dict[str, Tensor]:
+    """Return the empty tensors by which a single file tells ComfyUI and others what its weights predict."""
+    zero_snr = facts.schedule is not None and facts.schedule.zero_terminal_snr
+    names = [name for name, wanted in (("v_pred", facts.prediction == "v"), ("ztsnr", zero_snr)) if wanted]
+    return {name: torch.zeros(0) for name in names}
+
+
+def write_configs(weights: Weights, file: Path, architecture: Architecture) -> Path | None:
+    """Put configs and tokenizers into "NAME.configs" beside a single file, if its model has not the family's shapes."""
+    if not any(_differs(weights.folder, part, architecture) for part in architecture.parts):
+        return None
+    large = shutil.ignore_patterns("*.safetensors", "*.bin", ".*")
+    return Path(shutil.copytree(weights.folder, configs_beside(file), ignore=large, dirs_exist_ok=True))
+
+
+def read_state(weights: Weights, architecture: Architecture) -> dict[str, Tensor]:
+    """Read a whole model, folder or single file, under our canonical names, in the precision of its files."""
     found: dict[str, Tensor] = {}
     for part in architecture.parts:
-        _, state = read_folder_part(folder / FOLDER_OF_PART[part])
+        folder = weights.folder / FOLDER_OF_PART[part]
+        if weights.file is not None:
+            _, state = read_part(weights.file, part, folder, architecture)
+        else:
+            _, state = read_folder_part(folder)
         found.update({f"{part}.{name}": tensor for name, tensor in state.items()})
     return found
 

@@ -164,8 +164,16 @@ class StableDiffusion:
         return {"prompt_embeds": condition["context"], "negative_prompt_embeds": negative["context"]}
 
     def write_single_file(self, weights: Weights, file: Path, *, state: Mapping[str, Tensor] | None = None) -> Path:
-        """Write the model of a diffusers folder, or `state` with its configs, as one file in the original layout."""
+        """Write the model, or `state` in its place, as one file in the original layout, with markers and configs."""
         return single_file.write(weights, file, self.architecture, state=state)
+
+    def markers(self, weights: Weights) -> TensorDict:
+        """Empty tensors that go into a single file beside `to_published`'s and tell what the weights predict."""
+        return single_file.markers(weights.facts)
+
+    def write_configs(self, weights: Weights, file: Path) -> Path | None:
+        """Put configs and tokenizers beside a single file whose model has not the family's shapes; returns where."""
+        return single_file.write_configs(weights, file, self.architecture)
 
     def tiny(self, folder: Path, *, variant: str = "") -> Path:
         """Write a random instance in diffusers' layout: the same blocks, narrow; `variant` may be "eps" or "v"."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from models._shared.architecture import Architecture, TextForm
 from models._shared.stable_diffusion import StableDiffusion
+from trainers.core.family import Weights
 
 from .facts import FACTS
 
@@ -21,3 +23,10 @@ class Family(StableDiffusion):
         telltale="model.diffusion_model.output_blocks.11.1.transformer_blocks.0.norm1.bias",
         threshold=0.09,
     )
+
+    def resolve(self, weights: str, *, vae: str | None = None, offline: bool = False) -> Weights:
+        """Find every file of `weights`; the eps models have a name of their own in file metadata."""
+        found = super().resolve(weights, vae=vae, offline=offline)
+        if found.facts.prediction != "eps":
+            return found
+        return dataclasses.replace(found, facts=dataclasses.replace(found.facts, modelspec="stable-diffusion-v2-512"))

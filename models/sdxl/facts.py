@@ -28,8 +28,12 @@ FACTS = Facts(
         "text_encoder": 123_060_480,
         "text_encoder_2": 694_659_840,
     },
+    # Saved for the backward pass per latent token in bf16 with fused attention, and with checkpointing what one block
+    # recomputes; counted from the tensors autograd keeps on torch 2.13's meta device. float32 takes twice as much.
+    bytes_per_token={"plain": 371_000.0, "checkpointed": 43_700.0},
     signatures=("denoiser=unet", "inputs=4", "projection=linear", "pooled=yes"),
     default_weights="stabilityai/stable-diffusion-xl-base-1.0",
+    modelspec="stable-diffusion-xl-v1-base",
     licence="CreativeML Open RAIL++-M",
     sources=(
         "Podell et al. 2023, Improving Latent Diffusion Models for High-Resolution Image Synthesis, arXiv:2307.01952",

@@ -24,6 +24,7 @@ FACTS = Facts(
     muon_excluded=unet_facts.FIRST_AND_LAST,
     signatures=("denoiser=unet", "inputs=8", "pooled=no"),
     default_weights="builtin:starter",
+    modelspec="trainers-starter",
     licence="Apache-2.0",
     sources=("models/starter/README.md",),
 )

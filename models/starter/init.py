@@ -27,15 +27,15 @@ TEXT_CONFIG: dict[str, int | str] = {
 }
 UNET_CONFIG: dict[str, object] = {
     "sample_size": 16,
-    "down_block_types": ("CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
-    "block_out_channels": (96, 160),
+    "down_block_types": ("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
+    "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+    "block_out_channels": (64, 128, 192),
     "layers_per_block": 1,
-    "attention_head_dim": (3, 5),
+    "attention_head_dim": (2, 4, 6),
     "cross_attention_dim": TEXT_WIDTH,
     "norm_num_groups": 16,
 }
-"""``attention_head_dim`` is, in diffusers' spelling, the number of heads: 32 channels each."""
+"""``attention_head_dim`` is, in diffusers' spelling, the number of heads: 64 channels each."""
 
 SCHEDULER_CONFIG: dict[str, object] = {
     "num_train_timesteps": 1000,
@@ -47,7 +47,7 @@ SCHEDULER_CONFIG: dict[str, object] = {
     "timestep_spacing": "trailing",
     "clip_sample": False,
     "set_alpha_to_one": True,
-    "steps_offset": 0,
+    "steps_offset": 1,
 }
 
 

@@ -119,17 +119,35 @@ def rate_at(step: int, steps: int, peak: float, warmup: int = 150) -> float:
 
 
 @torch.no_grad()
-def measure(vae: AutoencoderKL, pictures: Tensor) -> tuple[float, float]:
-    """Return (mean PSNR in dB of mean-latent reconstructions, standard deviation of the latents)."""
+def encode_means(vae: AutoencoderKL, pictures: Tensor) -> Tensor:
+    """Return the posterior means ``[N, C, 16, 16]`` of ``[N, 3, 128, 128]`` uint8 pictures."""
+    return torch.cat([vae.encode(c.float() / 127.5 - 1).latent_dist.mean for c in pictures.split(16)])
+
+
+@torch.no_grad()
+def measure_psnr(vae: AutoencoderKL, pictures: Tensor) -> float:
+    """Return the mean PSNR in dB of uint8 pictures decoded from their mean latents."""
     psnrs: list[Tensor] = []
-    latents: list[Tensor] = []
     for chunk in pictures.split(16):
-        pixels = chunk.float() / 127.5 - 1
-        mean = vae.encode(pixels).latent_dist.mean
-        error = (vae.decode(mean).sample.clamp(-1, 1) - pixels).square().flatten(1).mean(1)
+        decoded = vae.decode(encode_means(vae, chunk)).sample.clamp(-1, 1)
+        error = (decoded - (chunk.float() / 127.5 - 1)).square().flatten(1).mean(1)
         psnrs.append(10 * torch.log10(4 / error))
-        latents.append(mean)
-    return torch.cat(psnrs).mean().item(), torch.cat(latents).std().item()
+    return torch.cat(psnrs).mean().item()
+
+
+@torch.no_grad()
+def standardise(vae: AutoencoderKL, latents: Tensor) -> None:
+    """Give every latent channel mean 0 and deviation 1 by folding both into the 1x1 convolutions.
+
+    ``latents`` ``[N, C, 16, 16]`` are the means by which to measure; reconstructions do not change.
+    """
+    mean, deviation = latents.mean((0, 2, 3)), latents.std((0, 2, 3))
+    inner, outer, count = vae.quant_conv, vae.post_quant_conv, len(mean)
+    inner.weight[:count] /= deviation[:, None, None, None]
+    inner.bias[:count] = (inner.bias[:count] - mean) / deviation
+    inner.bias[count:] -= 2 * deviation.log()
+    outer.bias += outer.weight[:, :, 0, 0] @ mean
+    outer.weight *= deviation[None, :, None, None]
 
 
 def save_state(path: Path, state: Mapping[str, object]) -> None:
@@ -139,15 +157,14 @@ def save_state(path: Path, state: Mapping[str, object]) -> None:
     os.replace(partial, path)
 
 
-def export(vae: AutoencoderKL, average: Mapping[str, Tensor], pictures: Tensor, out: Path) -> float:
-    """Write the averaged weights in half precision with the measured scaling factor; return PSNR."""
-    averaged = AutoencoderKL(**CONFIG)
+def export(average: Mapping[str, Tensor], pictures: Tensor, out: Path) -> float:
+    """Write the averaged weights, standardised, in half precision; return their PSNR in dB."""
+    averaged = AutoencoderKL(**CONFIG).eval()
     averaged.load_state_dict(average)
-    averaged.eval().half().float()
-    psnr, deviation = measure(averaged, pictures)
-    averaged.register_to_config(scaling_factor=round(1 / deviation, 5))
+    standardise(averaged, encode_means(averaged, pictures))
+    averaged.register_to_config(scaling_factor=1.0)
     averaged.half().save_pretrained(out)
-    return psnr
+    return measure_psnr(averaged.float(), pictures)
 
 
 class Trainer:
@@ -179,7 +196,8 @@ class Trainer:
         save_state(self.state_path, {**state, "average": self.average, "step": self.step})
 
     def freeze_encoder(self) -> None:
-        """Leave the encoder, and so the latents, as they are."""
+        """Go on from the averaged weights and leave the encoder, and so the latents, as they are."""
+        self.vae.load_state_dict(self.average)
         for part in (self.vae.encoder, self.vae.quant_conv):
             part.requires_grad_(False)
 
@@ -227,12 +245,13 @@ def main(
         errors.append(absolute)
         if trainer.step % report == 0 or trainer.step == steps:
             trainer.save()
-            psnr = export(trainer.vae, trainer.average, trainer.held, out)
+            psnr = export(trainer.average, trainer.held, out)
             means = (sum(values) / len(values) for values in (losses, errors))
             rate = len(losses) * batch / (time.monotonic() - began)
             print(f"step {trainer.step} loss {next(means):.4f} l1 {next(means):.4f}", end=" ")
             print(f"psnr {psnr:.2f} dB, {rate:.1f} pictures/s", flush=True)
             began, losses, errors = time.monotonic(), [], []
+    typer.echo(f"psnr {export(trainer.average, trainer.held, out):.2f} dB, written to {out}")
 
 
 if __name__ == "__main__":

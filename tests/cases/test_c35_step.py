@@ -1,4 +1,4 @@
-"""C35, second half: an update whose numbers are not finite is left out and counted, or the run ends; nothing bad is kept."""
+"""C35, second half: an update with numbers that are not finite is left out and counted; nothing bad is ever kept."""
 
 from __future__ import annotations
 

@@ -352,8 +352,9 @@ def test_an_exported_lora_reads_back_as_the_same_change(case: Case, layout: str)
     back = case.family.from_published(case.family.to_published(state, layout))
     assert back.keys() == state.keys()
     ours, theirs = merge(case, case.parts(), state), merge(case, case.parts(), back)
-    for name, tensor in ours["denoiser"].state_dict().items():
-        torch.testing.assert_close(theirs["denoiser"].state_dict()[name], tensor, rtol=1e-5, atol=1e-6)
+    for part in ("denoiser", "text"):
+        wanted, got = ours[part].state_dict(), theirs[part].state_dict()
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_a_name_that_is_not_understood_is_an_error(case: Case) -> None:
@@ -376,6 +377,7 @@ def test_a_single_file_is_bit_equal_to_the_folder(case: Case, single_file: Path)
     weights = case.family.resolve(str(single_file))
     assert weights.form == "single_file"
     assert weights.facts == case.weights.facts
+    assert same(case.family.markers(weights), case.family.markers(case.weights))
     for part in ("denoiser", "vae", "text"):
         loaded = case.family.load(part, weights, dtype=torch.float32, device="cpu")
         assert same(loaded.state_dict(), case.load(part).state_dict()), part
@@ -413,3 +415,17 @@ def test_the_digest_names_the_content(case: Case, tmp_path: Path) -> None:
     data[-1] ^= 1
     file.write_bytes(bytes(data))
     assert case.family.resolve(str(again)).digest != case.weights.digest
+
+
+def test_embedded_weights_are_what_the_facts_say(case: Case) -> None:
+    facts = case.family.facts
+    if not facts.default_weights.startswith("builtin:"):
+        assert "/" in facts.default_weights
+        return
+    folder = case.family.architecture.configs
+    if not (folder / "unet" / "diffusion_pytorch_model.safetensors").is_file():
+        pytest.skip("the embedded weights are not trained yet")
+    weights = case.family.resolve(facts.default_weights, offline=True)
+    assert weights.facts == facts
+    denoiser = case.family.load("denoiser", weights, dtype=torch.float32, device="cpu")
+    assert all(denoiser.get_submodule(block) for block in facts.blocks)

@@ -66,6 +66,19 @@ def test_questions_are_answered_without_torch(root: Path, arguments: list[str]) 
     assert not names & LIBRARIES
 
 
+@pytest.mark.parametrize("command", [["check", "--data"], ["plan"]], ids=["check", "plan"])
+@pytest.mark.parametrize(
+    "model",
+    [[], ["--set", "model.family=sdxl", "--set", "model.weights=owner/name", "--set", "data.area=64px"]],
+    ids=["embedded", "hub"],
+)
+def test_tokens_are_counted_without_torch(root: Path, command: list[str], model: list[str]) -> None:
+    code, names = modules_after([command[0], "quickstart", *command[1:], *model], root)
+    assert code == 0
+    assert "tokenizers" in names
+    assert not names & {*LIBRARIES, "huggingface_hub"}
+
+
 @pytest.mark.parametrize(
     "package", ["trainers.core", "trainers.rundir", "trainers.presets.preset", "trainers.data.scan"]
 )

@@ -15,7 +15,6 @@ from trainers.engine.preview import Painter
 
 PREVIEW: dict[str, Any] = {
     "prompts": ["a red circle", "a blue square"], "every": "2 steps", "steps": 2, "size": [64, 64],
-    "sampler": "euler_a",  # the kind that draws noise on its way
 }  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"train": {"dropout": 0.2}},
@@ -51,7 +50,11 @@ def test_a_run_with_previews_and_validation_trains_the_same(bench: Workbench, ki
 def test_painting_does_not_touch_the_global_generator(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline may draw from it; whatever it does is undone. The noise itself is keyed, so pictures repeat."""
     states = []
-    real = Painter.paint
+    real, inner = Painter.paint, Painter._latents
+
+    def latents(self: Painter, *arguments: Any) -> Any:
+        torch.rand(7)
+        return inner(self, *arguments)
 
     def paint(self: Painter, *arguments: Any) -> Any:
         torch.manual_seed(len(states))
@@ -61,6 +64,7 @@ def test_painting_does_not_touch_the_global_generator(bench: Workbench, monkeypa
         return painted
 
     monkeypatch.setattr(Painter, "paint", paint)
+    monkeypatch.setattr(Painter, "_latents", latents)
     settings = {"run": {"length": "1 steps"}, "preview": {**PREVIEW, "prompts": ["a dog"]}}
     first, second = bench.run(settings, "first"), bench.run(settings, "second")
     assert states == [True] * 4
@@ -82,7 +86,7 @@ def test_a_preview_that_runs_out_of_memory_is_left_out(bench: Workbench, monkeyp
 
 
 def test_a_preview_that_fits_only_singly_is_painted_singly(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"run": {"length": "1 steps"}, "preview": {**PREVIEW, "at_start": False, "sampler": "ddim"}}
+    settings = {"run": {"length": "1 steps"}, "preview": {**PREVIEW, "at_start": False}}
     together = bench.run(settings, "together")
     real = Painter._latents
 

@@ -119,7 +119,7 @@ def test_sample_writes_one_file_or_numbered_ones(monkeypatch: pytest.MonkeyPatch
     assert main(["sample", "runs/x", "--prompt", "a cat", "--out", str(one), "--size", "32x16", "--seed", "9"]) == 0
     assert one.is_file()
     assert seen[-1] == (
-        "runs/x", (("a cat",), None, (16, 32), None, None, 9, 1.0), {"family": None, "device": "auto"},
+        "runs/x", (("a cat",), None, (16, 32), None, None, 9, 1.0), {"base": None, "family": None, "device": "auto"},
     )  # fmt: skip
     assert (
         main(["sample", "m", "--prompt", "a", "--prompt", "b", "--out", str(awkward / "b.webp"), "--family", "sd2"])
@@ -159,7 +159,7 @@ def test_doctor_tells_what_is_here_and_what_is_missing(
 def test_doctor_names_each_problem_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "NEEDED", ("no-such-package",))
     monkeypatch.setattr(doctor, "TIGHT_DISK_BYTES", 1 << 62)
-    monkeypatch.setattr(doctor, "_devices", list)
+    monkeypatch.setattr(doctor, "_devices", lambda: ([], []))
     monkeypatch.setattr(doctor.shutil, "which", lambda name: "/bin/nvidia-smi")
     monkeypatch.setitem(doctor.__dict__, "NEEDED", ("no-such-package", "torch"))
     found = doctor.examine(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,21 @@ from trainers.data.order import Order, OrderItem
 from trainers.data.report import DataReport, data_report
 from trainers.data.report_view import render
 from trainers.data.scan import scan
+
+
+class Words:
+    """Counts words."""
+
+    def __init__(self, fits: int) -> None:
+        self.fits = fits
+
+    def __call__(self, caption: str) -> tuple[int, int]:
+        return len(caption.split()), self.fits
+
+    def shown(self, caption: str) -> tuple[str, str]:
+        starts = [found.start() for found in re.finditer(r"\S+", caption)]
+        place = starts[self.fits] if len(starts) > self.fits else len(caption)
+        return caption[:place], caption[place:]
 
 
 def report_of(folder: Path, data: DataConfig, **options: object) -> tuple[Scan, DataReport]:
@@ -62,16 +78,38 @@ def test_c18_the_table_shows_all_seven_and_the_short_groups(folder: Path) -> Non
 def test_captions_cut_per_encoder_and_examples_as_encoded(folder: Path) -> None:
     data = DataConfig(concepts=[Concept(folder="a")], trigger="zkw", shuffle_tags=True, keep_tags=1)
     captions = [item.captions[0] for item in scan(data, folder).items]
-    counts = {caption: {"text_encoder": (90 if "[wide]" in caption else 9, 75)} for caption in captions}
+    first, longest = captions[0], max(len(caption.split()) for caption in captions if "[wide]" not in caption)
     settings = CaptionSettings(shuffle=True, keep=1)
-    _, report = report_of(folder, data, token_counts=counts, settings=settings)
+    _, report = report_of(folder, data, counters={"text_encoder": Words(longest)}, settings=settings)
     assert report.captions[0].cut == {"text_encoder": 4}
     assert len(report.examples) == 3
-    assert report.examples[0].caption == captions[0]
-    assert report.examples[0].tokens == {"text_encoder": (9, 75)}
+    assert report.examples[0].caption == first
+    assert report.examples[0].tokens == {"text_encoder": (len(first.split()), longest)}
     text = printed(report)
     assert "cut by text_encoder" in text
-    assert "9/75" in text
+    assert f"{len(first.split())}/{longest}" in text
+
+
+def test_each_cut_caption_is_named_with_what_is_never_seen(folder: Path) -> None:
+    (folder / "a" / "picture01.txt").write_text("one two [three] four", encoding="utf-8")
+    (folder / "a" / "picture02.txt").write_text("one\ntwo three", encoding="utf-8")
+    for number in (0, *range(3, 7)):
+        (folder / "a" / f"picture{number:02d}.txt").write_text("one", encoding="utf-8")
+    data = DataConfig(concepts=[Concept(folder="a")])
+    _, report = report_of(folder, data, counters={"text_encoder": Words(2), "text_encoder_2": Words(3)})
+    rows = {row.encoder: (row.fits, row.captions, row.least, row.median, row.most, row.cut) for row in report.tokens}
+    assert rows == {"text_encoder": (2, 7, 1, 1, 4, 2), "text_encoder_2": (3, 7, 1, 1, 4, 1)}
+    assert [(one.picture, one.encoder, one.has, one.fits, one.cut) for one in report.cut] == [
+        ("picture01.png", "text_encoder", 4, 2, "[three] four"),
+        ("picture01.png", "text_encoder_2", 4, 3, "four"),
+        ("picture02.png", "text_encoder", 3, 2, "three"),
+    ]
+    text = printed(report)
+    for word in ("Captions that are cut (3)", "one two | [three] four", "4/2", "text_encoder_2 1/3"):
+        assert word in text
+    document = json.loads(json.dumps(report.as_json()))
+    assert document["cut"][0]["kept"] == "one two "
+    assert document["tokens"][1]["fits"] == 3
 
 
 def test_everything_left_out_doubtful_or_wrong_is_in_it(folder: Path) -> None:

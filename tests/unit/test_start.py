@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.__main__ import pytest_arguments
 
 PYPROJECT = """\
 [project]
@@ -44,8 +49,10 @@ def start(root: Path, awkward: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleT
     monkeypatch.setattr(module, "VENV", awkward / ".venv")
     monkeypatch.setattr(module, "STAMP", awkward / ".venv" / "trainers-install.json")
     (awkward / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
-    monkeypatch.delenv("TRAINERS_TORCH_INDEX", raising=False)
-    monkeypatch.setattr(module, "has_nvidia", lambda: False)
+    for name in ("TRAINERS_TORCH_INDEX", "PIP_INDEX_URL", "PIP_NO_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module, "find_card", lambda: "")
+    monkeypatch.setattr(module, "host_answers", lambda host: False)
     module.calls = []
 
     def make_venv() -> None:
@@ -79,7 +86,7 @@ def test_first_start_installs_and_passes_arguments_and_exit_code_on(start: Modul
 def test_second_start_only_launches(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     start.main(["doctor"])
     start.calls.clear()
-    monkeypatch.setattr(start, "has_nvidia", lambda: pytest.fail("the machine was examined again"))
+    monkeypatch.setattr(start, "find_card", lambda: pytest.fail("the machine was examined again"))
     start.main(["doctor"])
     assert start.calls == [("launch", ["-m", "trainers", "doctor"])]
 
@@ -138,54 +145,131 @@ def test_an_environment_without_its_interpreter_is_made_again(start: ModuleType)
 
 
 def test_nvidia_brings_the_cuda_extra(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "has_nvidia", lambda: True)
+    monkeypatch.setattr(start, "find_card", lambda: "nvidia")
     start.main(["doctor"])
     assert ("pip", ["--editable", ".[cuda]"]) in start.calls
 
 
+def test_a_card_that_comes_later_gets_a_new_environment(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start.shutil, "which", lambda name: None)
+    start.main(["doctor"])
+    monkeypatch.setattr(start.shutil, "which", lambda name: name if name == "nvidia-smi" else None)
+    start.calls.clear()
+    start.main(["doctor"])
+    assert start.calls[0] == "venv"
+
+
+LIST = "GPU 0: NVIDIA H200 (UUID: x)\n"
+
+
 @pytest.mark.parametrize(
-    ("answer", "expected"),
-    [("GPU 0: NVIDIA H200 (UUID: x)\n", True), ("No devices were found\n", False), (OSError(), False)],
+    ("tools", "card"),
+    [
+        ({}, ""),
+        ({"nvidia-smi": (LIST, "9.0, 580.65.06\n")}, "nvidia"),
+        ({"nvidia-smi": (LIST, "7.5, 580.65.06\n")}, "nvidia"),
+        ({"nvidia-smi": (LIST, "6.0, 580.65.06\n")}, "nvidia-old"),
+        ({"nvidia-smi": (LIST, "8.6, 560.94\n")}, "nvidia-old"),
+        ({"nvidia-smi": (LIST, "12.0, 572.16\n")}, "nvidia"),
+        ({"nvidia-smi": (LIST, "6.1, 580.65\n8.6, 580.65\n")}, "nvidia"),
+        ({"nvidia-smi": (LIST, "")}, "nvidia"),
+        ({"nvidia-smi": ("No devices were found\n", "")}, ""),
+        ({"nvidia-smi": OSError()}, ""),
+        ({"nvidia-smi": subprocess.TimeoutExpired("nvidia-smi", 30)}, ""),
+        ({"nvidia-smi": ("", ""), "rocm-smi": ("", "")}, "amd"),
+        ({"amd-smi": ("", "")}, "amd"),
+        ({"xpu-smi": ("", "")}, "intel"),
+    ],
 )
-def test_has_nvidia_needs_a_card_not_only_a_tool(
-    root: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, expected: bool
+def test_the_card_is_what_its_driver_says(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tools: dict[str, Any], card: str
 ) -> None:
     module = load_start(root)
 
     def run(command: list[str], **rest: object) -> subprocess.CompletedProcess[str]:
-        if isinstance(answer, OSError):
+        answer = tools[command[0]]
+        if isinstance(answer, Exception):
             raise answer
-        return subprocess.CompletedProcess(command, 0, answer, "")
+        return subprocess.CompletedProcess(command, 0, answer[command[1] != "-L"], "")
 
-    monkeypatch.setattr(module.shutil, "which", lambda name: "/bin/nvidia-smi")
+    monkeypatch.setattr(module.shutil, "which", lambda name: name if name in tools else None)
     monkeypatch.setattr(module.subprocess, "run", run)
-    assert module.has_nvidia() is expected
-
-
-def test_torch_comes_from_the_default_place_or_the_named_index(start: ModuleType) -> None:
-    assert start.torch_arguments("torch==1.2.3", {}) == ["torch==1.2.3"]
-    assert start.torch_arguments("torch==1.2.3", {"TRAINERS_TORCH_INDEX": " u "}) == [
-        "torch==1.2.3",
-        "--index-url",
-        "u",
-    ]
+    assert module.find_card() == card
 
 
 @pytest.mark.parametrize(
-    ("system", "nvidia", "index", "tip"),
+    ("system", "card", "build"),
     [
-        ("linux", True, "", False),
-        ("linux", False, "", True),
-        ("linux", False, "u", False),
-        ("win32", True, "", True),
-        ("win32", False, "", False),
-        ("darwin", False, "", False),
+        ("linux", "", "cpu"),
+        ("linux", "nvidia", ""),
+        ("linux", "nvidia-old", "cu126"),
+        ("linux", "amd", "rocm7.2"),
+        ("linux", "intel", "xpu"),
+        ("win32", "", "cpu"),
+        ("win32", "nvidia", "cu130"),
+        ("win32", "nvidia-old", "cu126"),
+        ("win32", "amd", "cpu"),
+        ("win32", "intel", "xpu"),
+        ("darwin", "", ""),
+        ("darwin", "amd", ""),
+        ("freebsd14", "", ""),
     ],
 )
-def test_a_tip_only_where_another_build_is_better(
-    start: ModuleType, system: str, nvidia: bool, index: str, tip: bool
+def test_torch_comes_from_where_the_right_build_is(
+    start: ModuleType, monkeypatch: pytest.MonkeyPatch, system: str, card: str, build: str
 ) -> None:
-    assert (start.torch_tip(system, nvidia, {"TRAINERS_TORCH_INDEX": index}) is not None) is tip
+    assert start.torch_index(system, card, {}) == ""
+    monkeypatch.setattr(start, "host_answers", lambda host: host == "download.pytorch.org")
+    assert start.torch_index(system, card, {}) == (f"https://download.pytorch.org/whl/{build}" if build else "")
+
+
+def test_what_a_person_has_set_is_respected(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "host_answers", lambda host: True)
+    assert start.torch_index("win32", "nvidia", {"TRAINERS_TORCH_INDEX": " u "}) == "u"
+    assert start.torch_index("linux", "", {"PIP_INDEX_URL": "https://mirror"}) == ""
+    assert start.torch_index("linux", "", {"PIP_NO_INDEX": "1"}) == ""
+
+
+def test_an_index_that_fails_after_all_gives_way_to_the_default_one(
+    start: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[list[str]] = []
+
+    def pip_install(arguments: list[str]) -> None:
+        tried.append(arguments)
+        if "--index-url" in arguments:
+            raise start.SetupError("no such page")
+
+    monkeypatch.setattr(start, "pip_install", pip_install)
+    monkeypatch.setattr(start, "host_answers", lambda host: True)
+    monkeypatch.setattr(start.sys, "platform", "linux")
+    start.install_torch("torch==1.2.3", "")
+    assert tried == [
+        ["torch==1.2.3", "--index-url", "https://download.pytorch.org/whl/cpu"],
+        ["torch==1.2.3"],
+    ]
+    monkeypatch.setenv("TRAINERS_TORCH_INDEX", "https://download.pytorch.org/whl/cu126")
+    with pytest.raises(start.SetupError):
+        start.install_torch("torch==1.2.3", "")
+
+
+@pytest.mark.parametrize("how", [None, OSError("refused"), "hangs"])
+def test_the_probe_takes_two_seconds_at_most(root: Path, monkeypatch: pytest.MonkeyPatch, how: Any) -> None:
+    module = load_start(root)
+    released = threading.Event()
+
+    def create_connection(address: tuple[str, int], timeout: float) -> contextlib.nullcontext[None]:
+        if how == "hangs":
+            released.wait(20)
+        if isinstance(how, OSError):
+            raise how
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(module.socket, "create_connection", create_connection)
+    started = time.monotonic()
+    assert module.host_answers("example.org") is (how is None)
+    assert time.monotonic() - started < 10
+    released.set()
 
 
 def test_optional_parts_are_added_and_kept(start: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,25 +284,25 @@ def test_optional_parts_are_added_and_kept(start: ModuleType, capsys: pytest.Cap
 
 def test_the_real_project_names_its_torch_and_extras(start: ModuleType, root: Path) -> None:
     text = (root / "pyproject.toml").read_text(encoding="utf-8")
-    assert start.torch_requirement(text).startswith("torch==")
+    # With another torch, look up which builds it has and bring BUILDS and needs_cuda12 up to date.
+    assert start.torch_requirement(text) == "torch==2.13.0"
     assert {"cuda", "test", "dev", "prodigy", "schedulefree", "bitsandbytes", "all"} <= set(start.known_extras(text))
     with pytest.raises(start.SetupError):
         start.torch_requirement("torch>=2")
 
 
-def test_tests_run_in_processes_of_one_thread(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert start.test_arguments([], 2) == ["-m", "pytest", "-n", "2", "--dist", "worksteal"]
-    quick = start.test_arguments(["--quick", "-k", "a b"], 64)
-    assert quick[2:] == ["-n", "4", "--dist", "worksteal", "-m", "not slow", "-k", "a b"]
-    assert start.test_arguments(["-n0", "tests/unit"], 2) == ["-m", "pytest", "-n0", "tests/unit"]
+def test_tests_run_in_processes_of_one_thread(start: ModuleType) -> None:
+    assert pytest_arguments([], 2) == ["-n", "2", "--dist", "worksteal"]
+    quick = pytest_arguments(["--quick", "-k", "a b"], 64)
+    assert quick == ["-n", "4", "--dist", "worksteal", "-m", "not slow", "-k", "a b"]
+    assert pytest_arguments(["-n0", "tests/unit"], 2) == ["-n0", "tests/unit"]
+    assert os.environ["OMP_NUM_THREADS"] == os.environ["MKL_NUM_THREADS"] == "1"
     folder = Path.cwd()
     try:
         assert start.main(["test", "--quick"]) == 75
     finally:
         os.chdir(folder)
-    assert start.environment["OMP_NUM_THREADS"] == "1"
-    assert start.environment["HF_HUB_OFFLINE"] == "1"
+    assert start.calls[-1] == ("launch", ["-m", "tests", "--quick"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])

@@ -36,16 +36,28 @@ def check(
 
 def _look_at_data(loaded: Loaded) -> tuple[DataReport, tuple[Problem, ...]]:
     """Report on the pictures; where no plan can be made of them, on what was found, with what is wrong."""
-    from trainers.data.report import data_report
     from trainers.engine.planning import prepare
 
     try:
-        prepared = prepare(loaded)
+        return prepare(loaded).report, ()
     except UserError as error:
-        from trainers.data.scan import scan
+        return _without_plan(loaded, error.problems)
 
-        return data_report(scan(loaded.preset.data, loaded.folder), {}), error.problems
-    return data_report(prepared.scan, prepared.fits, prepared.order, left_out=prepared.left_out), ()
+
+def _without_plan(loaded: Loaded, problems: tuple[Problem, ...]) -> tuple[DataReport, tuple[Problem, ...]]:
+    """Report on what was found; captions are counted unless it is the tokenizer that can't be read."""
+    from trainers.data.report import data_report
+    from trainers.data.scan import scan
+    from trainers.engine.captions import counters_of
+    from trainers.presets.plugins import facts_of
+
+    preset = loaded.preset
+    found = scan(preset.data, loaded.folder)
+    try:
+        counters = counters_of(preset, facts_of(preset.model.family), loaded.folder)
+        return data_report(found, {}, counters=counters), problems
+    except UserError as error:
+        return data_report(found, {}), tuple(dict.fromkeys((*problems, *error.problems)))
 
 
 def _answer(loaded: Loaded, report: DataReport | None, problems: tuple[Problem, ...]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import typer
 from trainers import __version__
 from trainers.cli import _output
 from trainers.cli._options import JsonOption
-from trainers.core.errors import Problem
+from trainers.core.errors import Problem, UserError
 from trainers.core.units import format_bytes
 
 NEEDED = (
@@ -73,8 +73,8 @@ def examine(folder: Path) -> Machine:
     free = shutil.disk_usage(folder).free
     if free < TIGHT_DISK_BYTES:
         problems.append(Problem(str(folder), f"only {format_bytes(free)} of disk are free", "free some space"))
-    devices = _devices() if packages["torch"] else []
-    problems += _unused_card(devices, packages["torch"])
+    devices, unusable = _devices() if packages["torch"] else ([], [])
+    problems += unusable or _unused_card(devices, packages["torch"])
     return Machine(
         trainers=__version__,
         python=platform.python_version(),
@@ -87,13 +87,19 @@ def examine(folder: Path) -> Machine:
     )
 
 
-def _devices() -> list[dict[str, Any]]:
+def _devices() -> tuple[list[dict[str, Any]], list[Problem]]:
+    """The devices that compute, and what is wrong with those that do not."""
     from trainers.memory import device
 
-    found = []
+    found: list[dict[str, Any]] = []
+    unusable: list[Problem] = []
     for kind in device.KINDS:
         if device.available(kind):
-            chosen = device.choose(kind)
+            try:
+                chosen = device.choose(kind)
+            except UserError as error:
+                unusable += error.problems
+                continue
             free, total = chosen.memory()
             found.append(
                 {
@@ -106,14 +112,14 @@ def _devices() -> list[dict[str, Any]]:
                     "notes": list(chosen.notes),
                 }
             )
-    return found
+    return found, unusable
 
 
 def _unused_card(devices: list[dict[str, Any]], torch: str | None) -> list[Problem]:
     """Say so when a driver shows an NVIDIA card that this build of torch does not use."""
     if shutil.which("nvidia-smi") is None or any(entry["kind"] == "cuda" for entry in devices):
         return []
-    remedy = "set TRAINERS_TORCH_INDEX to a CUDA index of PyTorch and call start.py, or update the driver"
+    remedy = "update the driver, or set TRAINERS_TORCH_INDEX to a CUDA index of PyTorch and call start.py"
     return [Problem("NVIDIA", f"a driver is here, but torch {torch} cannot use a card", remedy)]
 
 

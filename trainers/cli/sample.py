@@ -1,4 +1,4 @@
-"""`trainers sample`: paint pictures with a run or a model."""
+"""`trainers sample`: paint pictures with a run, a model, or a LoRA file on its base."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 
 def sample(
     source: Annotated[
-        str, typer.Argument(metavar="RUN_OR_WEIGHTS", help="A run folder; or a model folder, file or builtin:starter.")
+        str, typer.Argument(metavar="RUN_OR_WEIGHTS", help="A run folder; a LoRA file (with --base); or a model.")
     ],
     prompts: Annotated[list[str], typer.Option("--prompt", help="What to paint. May be repeated.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The picture; several are numbered.")],
-    family: Annotated[str | None, typer.Option(help="The family of a model; a run knows its own.")] = None,
+    base: Annotated[
+        str | None, typer.Option(metavar="WEIGHTS", help="The model under a LoRA file: folder, file, builtin:starter.")
+    ] = None,
+    family: Annotated[str | None, typer.Option(help="The family of a model; runs and our files say their own.")] = None,
     negative: Annotated[str | None, typer.Option(help="What not to paint.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same picture.")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="Denoising steps; left out: as the run's previews.")] = None,
@@ -29,14 +32,14 @@ def sample(
     device: Annotated[str, typer.Option(help="auto, cuda, xpu, mps or cpu.")] = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Paint pictures with a run or a model."""
+    """Paint pictures with a run, a model, or a LoRA file on its base."""
     files = picture_files(out.resolve(), len(prompts))
     shape = size_pixels(size) if size else None
     from trainers.engine.sampling import SampleSettings
     from trainers.engine.sampling import sample as paint
 
     settings = SampleSettings(tuple(prompts), negative, shape, steps, guidance, seed, strength)
-    for path, picture in zip(files, paint(source, settings, family=family, device=device), strict=True):
+    for path, picture in zip(files, paint(source, settings, base=base, family=family, device=device), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         picture.save(path)
     if as_json:

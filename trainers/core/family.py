@@ -75,8 +75,8 @@ class Family(Protocol):
     def to_published(self, state: Mapping[str, Tensor], layout: str) -> TensorDict:
         """Our LoRA or model names -> the names of a published layout."""
 
-    def from_published(self, state: Mapping[str, Tensor]) -> TensorDict:
-        """Any known layout -> our names."""
+    def from_published(self, state: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> TensorDict:
+        """Any known layout -> our names; the file's `metadata` may hold what its tensors do not (diffusers' alpha)."""
 
     def lora_metadata(self, state: Mapping[str, Tensor], layout: str) -> dict[str, str]:
         """What a loader of `layout` reads in the header of a LoRA file beside its tensors."""

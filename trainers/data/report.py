@@ -14,9 +14,7 @@ from .buckets import Fit
 from .captions import CaptionSettings, runtime_caption
 from .items import Item, LeftOut, Scan
 from .order import Order, SampleRef
-
-TokenCounts = Mapping[str, Mapping[str, tuple[int, int]]]
-"""Caption -> text encoder -> (tokens it has, tokens that fit)."""
+from .tokens import Counters, CutCaption, TokenCounts, TokenRow
 
 MUCH_CROPPED = 0.2
 _EXAMPLES = 3
@@ -91,6 +89,8 @@ class DataReport:
     batch: int | None
     buckets: tuple[BucketRow, ...]
     captions: tuple[CaptionRow, ...]
+    tokens: tuple[TokenRow, ...]
+    cut: tuple[CutCaption, ...]
     examples: tuple[Example, ...]
     changed: tuple[Changed, ...]
     duplicates: tuple[tuple[str, ...], ...]
@@ -108,7 +108,7 @@ def data_report(
     scan: Scan,
     fits: Mapping[str, Fit],
     order: Order | None = None,
-    token_counts: TokenCounts | None = None,
+    counters: Counters | None = None,
     *,
     left_out: Sequence[LeftOut] = (),
     settings: CaptionSettings | None = None,
@@ -117,9 +117,10 @@ def data_report(
     """Put together what is known.
 
     `fits` holds the shape of each item by id and `left_out` what its rules left out; `order` adds epochs and groups;
-    `token_counts` tells which captions are cut; `settings` and `seed` are those of the run, for the examples.
+    `counters` tell which captions are cut, and where; `settings` and `seed` are those of the run, for the examples.
     """
     used = [item for item in scan.training if item.id in fits]
+    tokens = TokenCounts(counters)
     return DataReport(
         pictures=len(scan.items),
         training=sum(item.role == "train" for item in used),
@@ -129,8 +130,10 @@ def data_report(
         steps_per_epoch=None if order is None else order.steps_per_epoch,
         batch=None if order is None else order.batch,
         buckets=_buckets(used, fits, order),
-        captions=_captions(scan.items, token_counts or {}),
-        examples=_examples(scan.items, token_counts or {}, settings or CaptionSettings(), seed),
+        captions=_captions(scan.items, tokens),
+        tokens=tokens.rows(scan.items),
+        cut=tokens.cut(scan.items),
+        examples=_examples(scan.items, tokens, settings or CaptionSettings(), seed),
         changed=_changed(scan.items, fits),
         duplicates=_duplicates(scan.items),
         left_out=tuple((str(one.path), one.reason, one.remedy) for one in (*scan.left_out, *left_out)),
@@ -184,7 +187,7 @@ def _bucket(order: Order, fits: Mapping[str, Fit], ref: SampleRef) -> tuple[int,
     return fits[order.items[ref.index].id].bucket
 
 
-def _captions(items: Sequence[Item], token_counts: TokenCounts) -> tuple[CaptionRow, ...]:
+def _captions(items: Sequence[Item], tokens: TokenCounts) -> tuple[CaptionRow, ...]:
     """Count captions per concept."""
     rows = []
     for concept in sorted({item.concept for item in items}):
@@ -192,7 +195,7 @@ def _captions(items: Sequence[Item], token_counts: TokenCounts) -> tuple[Caption
         states = Counter(item.caption_state for item in mine)
         cut: Counter[str] = Counter()
         for item in mine:
-            names = [name for text in item.captions for name in _cutting(token_counts.get(text, {}))]
+            names = [name for text in item.captions for name in tokens.too_short(text)]
             cut.update(list(dict.fromkeys(names)))  # a picture counts once, however many of its captions are too long
         role = "validation" if all(item.validation for item in mine) else mine[0].role
         several = sum(len(item.captions) > 1 for item in mine)
@@ -202,21 +205,14 @@ def _captions(items: Sequence[Item], token_counts: TokenCounts) -> tuple[Caption
     return tuple(rows)
 
 
-def _cutting(tokens: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Name the encoders for which a caption is too long."""
-    return [name for name, (has, fits) in tokens.items() if has > fits]
-
-
-def _examples(
-    items: Sequence[Item], token_counts: TokenCounts, settings: CaptionSettings, seed: int
-) -> tuple[Example, ...]:
+def _examples(items: Sequence[Item], tokens: TokenCounts, settings: CaptionSettings, seed: int) -> tuple[Example, ...]:
     """Show a few captions as they are encoded: of each concept and kind one, then more until there are enough."""
     firsts = {(item.concept, item.caption_state): item for item in reversed(items)}
     chosen = {item.id: item for item in (*reversed(firsts.values()), *items)}
     examples = []
     for item in list(chosen.values())[: max(_EXAMPLES, len(firsts))]:
         caption = runtime_caption(item, seed, 0, settings)
-        examples.append(Example(item.name, caption, dict(token_counts.get(caption, {}))))
+        examples.append(Example(item.name, caption, tokens.of(caption)))
     return tuple(examples)
 
 

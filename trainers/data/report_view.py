@@ -13,8 +13,10 @@ from rich.text import Text
 from trainers.core.errors import Problem
 
 from .report import BucketRow, CaptionRow, Changed, DataReport, Example
+from .tokens import CutCaption, TokenRow
 
 _MOST_ROWS = 20
+_AROUND = 24  # letters of a long caption that are shown before its cut
 
 
 def render(report: DataReport) -> RenderableType:
@@ -23,7 +25,12 @@ def render(report: DataReport) -> RenderableType:
     if report.buckets:
         parts.append(_bucket_table(report.buckets))
     if report.captions:
-        parts += [_caption_table(report.captions), _example_table(report.examples)]
+        parts.append(_caption_table(report.captions))
+        if report.tokens:
+            parts.append(_token_table(report.tokens))
+        if report.cut:
+            parts.append(_cut_table(report.cut))
+        parts.append(_example_table(report.examples))
     if report.changed:
         parts.append(_changed_table(report.changed))
     if report.left_out:
@@ -73,13 +80,34 @@ def _caption_table(rows: Sequence[CaptionRow]) -> Table:
     return table
 
 
+def _token_table(rows: Sequence[TokenRow]) -> Table:
+    table = _table("Tokens in a caption", "text encoder", "fit", "least", "median", "most", "captions cut")
+    for row in rows:
+        table.add_row(row.encoder, *map(str, (row.fits, row.least, row.median, row.most, row.cut)))
+    return table
+
+
+def _cut_table(rows: Sequence[CutCaption]) -> Table:
+    table = _table(f"Captions that are cut ({len(rows)})", "picture", "text encoder", "tokens", "never seen")
+    table.columns[1].justify = table.columns[3].justify = "left"
+    table.columns[3].overflow = "fold"
+    for row in rows[:_MOST_ROWS]:
+        kept = row.kept.rstrip()
+        before = kept if len(kept) <= _AROUND else f"...{kept[-_AROUND:]}"
+        text = Text(before, style="dim").append(" | ").append(row.cut, style="not dim yellow")
+        table.add_row(_plain(row.picture), row.encoder, f"{row.has}/{row.fits}", text)
+    return _with_rest(table, len(rows))
+
+
 def _example_table(examples: Sequence[Example]) -> Table:
     table = _table("Captions exactly as encoded", "picture", "caption", "tokens")
     table.columns[1].justify = "left"
     table.columns[1].overflow = "fold"
     for one in examples:
-        counts = [f"{has}/{fits}" for has, fits in dict.fromkeys(one.tokens.values())]
-        table.add_row(_plain(one.picture), _plain(one.caption or "(empty)"), " ".join(counts))
+        counts = dict.fromkeys(f"{has}/{fits}" for has, fits in one.tokens.values())
+        each = [f"{name} {has}/{fits}" for name, (has, fits) in one.tokens.items()]
+        cell = "\n".join(counts if len(counts) == 1 else each)
+        table.add_row(_plain(one.picture), _plain(one.caption or "(empty)"), cell)
     return table
 
 

@@ -146,8 +146,8 @@ def start_from(adapter: Adapter, family: Family, file: Path) -> None:
     """Start from weights that were trained before, in any published layout that the family reads."""
     if not file.is_file():
         raise UserError("there is no such file", where=f"train.init_from = {file}", remedy="name a .safetensors file")
-    tensors, _ = read_safetensors(file)
-    adapter.load(family.from_published(tensors))
+    tensors, header = read_safetensors(file)
+    adapter.load(family.from_published(tensors, header))
 
 
 def make_state(preset: Preset, adapter: Adapter, trainables: Sequence[Trainable], device: Device) -> TrainState:

@@ -29,7 +29,8 @@ class Prove(Quiet):
     def on_start(self, session: Session) -> None:
         """Remember how the weights look before the first update."""
         self._left = min(proof.STEPS, session.plan.total_steps - session.state.position.step)
-        self._witness = proof.Witness(session.state.trainables)
+        if self._left > 1:  # the first update proves nothing: while a LoRA's B is zero, its A has no gradient
+            self._witness = proof.Witness(session.state.trainables)
 
     def on_step(self, session: Session, report: Report) -> None:
         """Watch, and conclude after a few updates."""

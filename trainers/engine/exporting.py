@@ -90,9 +90,10 @@ class Export:
         }
 
     def _extra(self) -> dict[str, str]:
-        """What else a finished file should tell: steps, samples, prediction kind, author and licence where stated."""
+        """What else a file should tell: family, steps, samples, prediction kind, author and licence where stated."""
         export, facts = self.loaded.preset.export, self.weights.facts
         extra = {
+            "family": facts.name,
             "steps": str(self.position.step),
             "samples": str(self.position.samples),
             "prediction": facts.prediction,

@@ -19,7 +19,10 @@ from trainers.data.buckets import BucketPlan, Fit, plan_buckets
 from trainers.data.captions import caption_settings
 from trainers.data.items import Item, LeftOut, Scan
 from trainers.data.order import Order, OrderItem
+from trainers.data.report import DataReport, data_report
 from trainers.data.scan import scan
+from trainers.data.summary import DataSummary, summarize
+from trainers.engine.captions import counters_of, weights_place
 from trainers.memory.estimate import Estimate, estimate
 from trainers.presets.plugins import facts_of
 from trainers.presets.texts import NEVER
@@ -56,6 +59,7 @@ class Plan:
     left_out: tuple[str, ...]
     warnings: tuple[str, ...]
     memory: Estimate
+    data: DataSummary
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
@@ -81,15 +85,17 @@ class Prepared(Dataset):
 
     plan: Plan
     facts: Facts
+    report: DataReport
 
 
 def prepare(loaded: Loaded, *, ranks: int = 1, cache: Path | None = None) -> Prepared:
     """Scan the data and make the plan. Raises UserError with every problem found."""
     facts = facts_of(loaded.preset.model.family)
     data = read_dataset(loaded, facts, cache)
-    plan = _plan(loaded.preset, facts, data, ranks)
+    report = _report(loaded, facts, data)
+    plan = _plan(loaded, facts, data, report, ranks)
     _check_memory(loaded.preset, plan)
-    return Prepared(**vars(data), plan=plan, facts=facts)
+    return Prepared(**vars(data), plan=plan, facts=facts, report=report)
 
 
 def read_dataset(loaded: Loaded, facts: Facts, cache: Path | None = None) -> Dataset:
@@ -116,6 +122,15 @@ def read_dataset(loaded: Loaded, facts: Facts, cache: Path | None = None) -> Dat
     return Dataset(found, bucket_plan, fits, training, held_out, order, (*found.left_out, *too_small))
 
 
+def _report(loaded: Loaded, facts: Facts, data: Dataset) -> DataReport:
+    """Everything worth knowing about the data, with tokens counted by the weights' own tokenizers."""
+    preset = loaded.preset
+    return data_report(
+        data.scan, data.fits, data.order, counters_of(preset, facts, loaded.folder),
+        left_out=data.left_out[len(data.scan.left_out) :], settings=caption_settings(preset.data), seed=preset.run.seed,
+    )  # fmt: skip
+
+
 def _check_memory(preset: Preset, plan: Plan) -> None:
     """Refuse what cannot fit into the memory that the preset allows, before a model is loaded."""
     limit = preset.compute.memory_limit
@@ -133,7 +148,8 @@ def make_plan(loaded: Loaded, *, ranks: int = 1, cache: Path | None = None) -> P
     return prepare(loaded, ranks=ranks, cache=cache).plan
 
 
-def _plan(preset: Preset, facts: Facts, data: Dataset, ranks: int) -> Plan:
+def _plan(loaded: Loaded, facts: Facts, data: Dataset, report: DataReport, ranks: int) -> Plan:
+    preset = loaded.preset
     train: Any = preset.train
     order, batch = data.order, preset.data.batch
     total = _total_steps(preset, order)
@@ -151,7 +167,7 @@ def _plan(preset: Preset, facts: Facts, data: Dataset, ranks: int) -> Plan:
     buckets = _bucket_counts(data)
     return Plan(
         family=facts.title,
-        weights=preset.model.weights or facts.default_weights,
+        weights=weights_place(preset, facts, loaded.folder),
         method=str(train.kind),
         total_steps=total,
         steps_per_epoch=order.steps_per_epoch,
@@ -173,6 +189,7 @@ def _plan(preset: Preset, facts: Facts, data: Dataset, ranks: int) -> Plan:
         left_out=tuple(f"{entry.path.name}: {entry.reason}" for entry in data.left_out),
         warnings=tuple(str(problem) for problem in data.scan.warnings),
         memory=estimate(facts, train, preset.compute, micro, max((height, width) for height, width, _ in buckets)),
+        data=summarize(report, data.scan.items, data.fits),
     )
 
 

@@ -127,28 +127,32 @@ def _train_and_export(session: Session) -> int:
 
 def _say_where(session: Session, exported: Path | None, sheet: Path | None) -> None:
     """The closing lines: where everything lies and how to use it."""
+    from trainers.engine.build import local_or_hub
+
     session.say("")
     session.say(f"done: {session.plan.total_steps} steps. Everything lies in {session.run.folder}")
     if sheet is not None:
         session.say(f"  before and after:  {sheet}")
     if exported is not None:
         kind = session.state.adapter.kind_of_export
-        prompt = (session.prompts or ("a prompt of yours",))[0]
+        rest = f'--prompt "{(session.prompts or ("a prompt of yours",))[0]}" --out picture.png'
         session.say(f"  {'LoRA file' if kind == 'lora' else 'model'}:         {exported}")
-        session.say(
-            f'  try it:            trainers sample "{session.run.folder}" --prompt "{prompt}" --out picture.png'
-        )
+        session.say(f'  try it:            trainers sample "{session.run.folder}" {rest}')
         if kind == "lora":
+            weights = session.loaded.preset.model.weights or session.weights.facts.default_weights
+            base = local_or_hub(weights, session.loaded.folder)
+            session.say(f'  the file alone:    trainers sample "{exported}" --base "{base}" {rest}')
             session.say("  in ComfyUI:        copy the file to ComfyUI/models/loras and add a Load LoRA node")
             session.say(f'  in diffusers:      pipeline.load_lora_weights("{exported}")')
 
 
 def _write_down(loaded: Loaded, directory: RunDir, prepared: Prepared) -> None:
-    """Keep the resolved preset and the plan."""
+    """Keep the resolved preset, what was found in the folders, and the plan."""
     from trainers.presets.preset import resolve
 
     resolved = resolve(loaded.preset, prepared.facts)
     write_json(directory.resolved, {"digest": loaded.digest, "preset": resolved.values()})
+    write_json(directory.data, prepared.report.as_json())
     write_json(directory.plan, prepared.plan.to_json())
 
 

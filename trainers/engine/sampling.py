@@ -70,20 +70,37 @@ def _painter(family: Any, weights: Any, device: Any) -> Painter:
 
 
 def sample(
-    source: Path | str, settings: SampleSettings, *, family: str | None = None, device: str = "auto"
+    source: Path | str,
+    settings: SampleSettings,
+    *,
+    base: str | None = None,
+    family: str | None = None,
+    device: str = "auto",
 ) -> list[Image.Image]:
-    """Paint prompts with a run directory (its newest checkpoint), or with a LoRA file or model of its own.
+    """Paint prompts with a run directory (its newest checkpoint), with a model, or with a LoRA file on a `base`.
 
-    `source` is a run directory; or a model folder, file or "builtin:NAME", for which `family` must be named.
+    `source` is a run directory; a model folder, file or "builtin:NAME"; or a LoRA file in any layout that the family
+    reads. `family` may be left out where the file says it, as those that we wrote do.
     """
-    folder = Path(str(source))
+    from trainers.engine.merging import family_from, header_of
+
+    folder = Path(str(source)).expanduser()
     if (folder / "preset.toml").exists():
         return _sample_run(folder, settings, device)
+    header, is_lora = header_of(folder)
+    if is_lora and base is None:
+        trained_on = header.get("trainers.base") or "the one it was trained on"
+        raise UserError(
+            "this is a LoRA: it needs its base model", where=str(source), remedy=f"name it with --base: {trained_on}"
+        )
+    if base is not None and not is_lora:
+        raise UserError("this is no LoRA file", where=str(source), remedy="leave --base out for a whole model")
+    family = family or family_from(header, str(source), base or "")
     if family is None:
         raise UserError(
             "which family is this model of?", where=str(source), remedy="add --family, such as --family sd15"
         )
-    return _sample_model(str(source), settings, family, device)
+    return _sample_model(base or str(source), settings, family, device, lora=folder if is_lora else None)
 
 
 def _sample_run(folder: Path, settings: SampleSettings, device: str) -> list[Image.Image]:
@@ -124,20 +141,28 @@ def scale_strength(trainables: Sequence[Trainable], strength: float) -> None:
         item.parameter.data.mul_(strength)
 
 
-def _sample_model(source: str, settings: SampleSettings, name: str, device_name: str) -> list[Image.Image]:
-    """Paint with an untrained model."""
+def _sample_model(
+    source: str, settings: SampleSettings, name: str, device_name: str, *, lora: Path | None
+) -> list[Image.Image]:
+    """Paint with a model as it is, or with the weights of a LoRA file added to it."""
     import torch
 
+    from trainers.checkpoint.export import read_safetensors
     from trainers.engine.build import family_of, local_or_hub
+    from trainers.engine.merging import as_trained, merge_lora
     from trainers.engine.preview import PreviewSettings
     from trainers.memory.device import choose
 
     family = family_of(name)
     device = choose(device_name, "auto")
-    weights = family.resolve(local_or_hub(source, Path.cwd()))
+    tensors, header = read_safetensors(lora) if lora else ({}, {})
+    state = family.from_published(tensors, header) if lora else {}
+    weights = as_trained(family.resolve(local_or_hub(source, Path.cwd())), header)
     painter = _painter(family, weights, device)
     negative = settings.negative or ""
     text = family.load("text", weights, dtype=torch.float32, device=device.device)
+    encoders: Any = text.encoders
+    merge_lora({"denoiser": painter.denoiser, **dict(encoders.items())}, state, settings.strength, str(lora))
     painter.encode(text, sorted({*settings.prompts, negative}))
     size = settings.size or paint_size(None, weights.facts)
     return painter.paint(

@@ -122,7 +122,7 @@ class Stepper:
         if self._null_is_empty is None:
             with evaluating(text):
                 null, empty = self.family.null_condition(text), self.family.encode_text(text, [""])[0]
-            self._null_is_empty = null.keys() == empty.keys() and all(torch.equal(null[key], empty[key]) for key in null)
+            self._null_is_empty = all(name in empty and torch.equal(null[name], empty[name]) for name in null)
         return self._null_is_empty
 
     def _apply(self, loss: Tensor) -> tuple[Tensor, bool]:

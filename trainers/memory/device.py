@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from trainers.core.errors import UserError, nearest
+from trainers.memory import preflight
 
 KINDS = ("cuda", "xpu", "mps", "cpu")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -49,18 +50,28 @@ class Device:
 
     def title(self) -> str:
         """The device as people know it."""
-        if self.kind == "cuda":
-            return torch.cuda.get_device_name(self.device)
-        return {"cpu": "CPU", "mps": "Apple GPU (Metal)", "xpu": "Intel GPU"}.get(self.kind, str(self.device))
+        return title_of(self.device)
 
     def memory(self) -> tuple[int, int]:
-        """Bytes (free, total) of the device; of the machine's RAM on a CPU."""
-        if self.kind == "cuda":
-            return torch.cuda.mem_get_info(self.device)
+        """Bytes (free, total) of the device; of the machine's RAM where it shares that (CPU, Metal)."""
+        if self.kind in ("cuda", "xpu"):
+            free, total = torch.get_device_module(self.device).mem_get_info(self.device)
+            return int(free), int(total)
         import psutil
 
         memory = psutil.virtual_memory()
         return memory.available, memory.total
+
+
+def title_of(device: torch.device) -> str:
+    """A device as people know it."""
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        capability = "" if torch.version.hip else f" (compute capability {major}.{minor})"
+        return f"{torch.cuda.get_device_name(device)}{capability}"
+    if device.type == "xpu":
+        return str(torch.xpu.get_device_name(device))
+    return {"cpu": "CPU", "mps": "Apple GPU (Metal)"}.get(device.type, str(device))
 
 
 def available(kind: str) -> bool:
@@ -95,7 +106,10 @@ def _cpu_has_bf16() -> bool:
 
 
 def choose(wanted: str = "auto", precision: str = "auto", *, rank: int = 0) -> Device:
-    """Choose device and precision. `wanted` is "auto", a kind, or "cuda:1". Raises UserError for what is not here."""
+    """Choose device and precision. `wanted` is "auto", a kind, or "cuda:1"; a rank takes the card of its number.
+
+    Raises UserError for what is not here, and for a device on which no kernel runs.
+    """
     kind, _, index = wanted.partition(":")
     if kind == "auto":
         kind = next(name for name in KINDS if available(name))
@@ -112,10 +126,25 @@ def choose(wanted: str = "auto", precision: str = "auto", *, rank: int = 0) -> D
             f'no "{kind}" device can be used here', where="compute.device",
             remedy=f'use "auto"; available: {", ".join(here)}; `trainers doctor` says why',
         )  # fmt: skip
-    number = int(index) if index else rank
-    device = torch.device(kind, number) if kind in ("cuda", "xpu") else torch.device(kind)
-    name, notes = _precision(kind, number, precision)
-    return Device(device, name, notes)
+    if kind not in ("cuda", "xpu"):
+        return _tried(torch.device(kind), precision)
+    cards = torch.get_device_module(kind).device_count()
+    number = rank if not index else int(index) if index.isdecimal() else -1
+    if not 0 <= number < cards:
+        raise UserError(
+            f'there is no card "{kind}:{index or rank}"', where="compute.device",
+            remedy=f"there are {cards}, counted from 0",
+        )  # fmt: skip
+    return _tried(torch.device(kind, number), precision)
+
+
+def _tried(device: torch.device, wanted: str) -> Device:
+    """The device after its first kernel, in a precision in which it computes."""
+    preflight.require(device, title_of(device))
+    precision, notes = _precision(device.type, device.index or 0, wanted)
+    if precision != "fp32" and preflight.failure(device, DTYPES[precision]) is not None:
+        return Device(device, "fp32", (*notes, f"{title_of(device)} does not compute in {precision}: fp32 is used"))
+    return Device(device, precision, notes)
 
 
 def _precision(kind: str, index: int, wanted: str) -> tuple[str, tuple[str, ...]]:
@@ -139,6 +168,8 @@ def limit_memory(device: Device, limit: int) -> None:
     if device.kind in ("cuda", "xpu"):
         total = device.memory()[1]
         torch.get_device_module(device.device).set_per_process_memory_fraction(min(1.0, limit / total), device.device)
+    elif device.kind == "mps":
+        torch.mps.set_per_process_memory_fraction(min(1.0, limit / torch.mps.recommended_max_memory()))
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class FlowMatchingConfig(LossConfig):
     )
     shift: float | Literal["auto"] = option(
         "auto", "Moves times towards noise (above 1) or data (below 1). auto: the family's own, by picture size.",
-        examples=["auto", 3.0],
+        examples=["auto", 3.0], unit="factor, 0.01 to 100",
     )  # fmt: skip
     weighting: Literal["none", "cosmap"] = option("none", "Weight of the loss by time.", advanced=True)
 

@@ -33,6 +33,11 @@ class RunDir:
         return self.folder / "plan.json"
 
     @property
+    def data(self) -> Path:
+        """What was found in the folders: captions and what is cut of them, shapes, duplicates, what is left out."""
+        return self.folder / "data.json"
+
+    @property
     def lock(self) -> Path:
         """Who runs here; see `lock`."""
         return self.folder / "lock"
