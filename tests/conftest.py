@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -39,11 +38,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
 
 
+def has_card() -> bool:
+    """Whether torch can use a graphics card here, or `tests/gpu/run.py` has been told which device to take."""
+    import torch
+
+    asked = "TRAINERS_TEST_DEVICE" in os.environ
+    return asked or torch.cuda.is_available() or torch.xpu.is_available() or torch.backends.mps.is_available()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what cannot run here: GPU tests without a card, network tests unless asked for."""
     asked = config.getoption("markexpr")
     unwanted = set()
-    if shutil.which("nvidia-smi") is None:
+    if any(item.get_closest_marker("gpu") for item in items) and not has_card():
         unwanted.add("gpu")
     if "network" not in asked:
         unwanted.add("network")

@@ -52,7 +52,7 @@ def plug_in(card: Card, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]
     def product(device: torch.device, dtype: torch.dtype) -> float:
         name = str(dtype).removeprefix("torch.")
         tried.append((str(device), name))
-        refusal = dict(card.refuses).get(name)
+        refusal = dict(card.refuses).get(name) if device.type == card.kind else None
         if refusal is not None:
             raise refusal
         return 512.0

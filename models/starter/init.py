@@ -27,11 +27,11 @@ TEXT_CONFIG: dict[str, int | str] = {
 }
 UNET_CONFIG: dict[str, object] = {
     "sample_size": 16,
-    "down_block_types": ("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
-    "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
     "block_out_channels": (64, 128, 192),
     "layers_per_block": 1,
-    "attention_head_dim": (2, 4, 6),
+    "attention_head_dim": (1, 2, 3),
     "cross_attention_dim": TEXT_WIDTH,
     "norm_num_groups": 16,
 }

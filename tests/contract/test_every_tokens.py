@@ -8,8 +8,9 @@ import pytest
 
 from trainers.core import discover
 
+LONG = "one two, " * 60
 CAPTIONS = (
-    "", "a photo of a cat", "A painting, of (a small) blue house!!", "žluť 猫 🐈‍⬛", "one two, " * 60,
+    "", "a photo of a cat", "A painting, of (a small) blue house!!", "žluť 猫 🐈‍⬛", LONG,
     "<|endoftext|> it's", "a" * 99, " ".join(["a"] * 75), " ".join(["a"] * 76),
 )  # fmt: skip
 
@@ -42,8 +43,8 @@ def test_what_is_not_seen_changes_nothing(counted: tuple[Any, Any, Any]) -> None
 
     _, text, counters = counted
     for name, counter in counters.items():
-        kept, cut = counter.shown(CAPTIONS[5])
+        kept, cut = counter.shown(LONG)
         assert cut
-        assert kept + cut == CAPTIONS[5]
-        ids = token_ids(text.tokenizers[name], [CAPTIONS[5], kept], "cpu")
+        assert kept + cut == LONG
+        ids = token_ids(text.tokenizers[name], [LONG, kept], "cpu")
         assert ids[0].equal(ids[1])

@@ -86,11 +86,14 @@ def stepper(family: Lengths, *, scaler: bool = False) -> Stepper:
     grad_scaler = torch.amp.GradScaler("cpu", init_scale=8.0) if scaler else None
     state = TrainState(None, trainables, Bundle(optimizers), None, grad_scaler, Position())
     device = Device(torch.device("cpu"), "fp32")
-    return Stepper(family, denoiser, text, True, Plain(), state, device, lambda n: 1.0, 1, None, None)
+    return Stepper(
+        family=family, denoiser=denoiser, text=text, objective=Plain(), state=state, device=device,
+        rate=lambda n: 1.0, seed=1, clip_norm=None, set_draw=None,
+    )  # fmt: skip
 
 
 def values(it: Stepper) -> list[float]:
-    return [float(item.parameter) for item in it.state.trainables]
+    return [float(item.parameter.detach()) for item in it.state.trainables]
 
 
 @pytest.mark.parametrize("null", [None, 7.0, 0.0])

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from trainers.core.atomic import fsync_folder, replacing
 from trainers.core.errors import UserError
-from trainers.core.family import Family
+from trainers.core.family import Family, Weights
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _NEGLIGIBLE = 1e-3  # changes this much smaller than the largest may lose digits to the file's smallest number
@@ -161,14 +161,23 @@ def export_folder(pipeline: Any, path: Path, precision: str) -> Exported:
 
 
 def export_single_file(
-    family: Family, state: Mapping[str, Tensor], path: Path, precision: str, metadata: Mapping[str, str]
+    family: Family,
+    weights: Weights,
+    state: Mapping[str, Tensor],
+    path: Path,
+    precision: str,
+    metadata: Mapping[str, str],
 ) -> Exported:
-    """Write a whole model (canonical names, all parts) as one file in the original layout, and compare it on reload."""
-    write_safetensors(path, family.to_published(state, "single_file"), precision, metadata)
-    tensors, _ = read_safetensors(path)
-    back = family.from_published(tensors)
-    worst = _compare(back, dict(state), path, precision)
-    return Exported(path, "single_file", len(tensors), worst, path.stat().st_size)
+    """Write a whole model (canonical names, all parts) as one file in the original layout, and compare it on reload.
+
+    The file carries markers of what it predicts; configs lie beside it where its shapes are not the family's.
+    """
+    tensors = {**family.to_published(state, "single_file"), **family.markers(weights)}
+    write_safetensors(path, tensors, precision, metadata)
+    family.write_configs(weights, path)
+    written, header = read_safetensors(path)
+    worst = _compare(family.from_published(written, header), state, path, precision)
+    return Exported(path, "single_file", len(written), worst, path.stat().st_size)
 
 
 def _compare(wanted: Mapping[str, Tensor], got: Mapping[str, Tensor], path: Path, precision: str) -> float:

@@ -78,6 +78,12 @@ class Family(Protocol):
     def from_published(self, state: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> TensorDict:
         """Any known layout -> our names; the file's `metadata` may hold what its tensors do not (diffusers' alpha)."""
 
+    def markers(self, weights: Weights) -> TensorDict:
+        """Empty tensors that go into a single file and tell what its weights predict."""
+
+    def write_configs(self, weights: Weights, file: Path) -> Path | None:
+        """Put configs and tokenizers beside a single file whose shapes are not the family's; returns where."""
+
     def lora_metadata(self, state: Mapping[str, Tensor], layout: str) -> dict[str, str]:
         """What a loader of `layout` reads in the header of a LoRA file beside its tensors."""
 

@@ -80,7 +80,8 @@ class Export:
             **{f"trainers.{key}": value for key, value in self._extra().items()},
         }
         path = self.folder / f"{self.name}.safetensors"
-        return export_single_file(self.family, canonical_state(parts), path, self.precision, metadata)
+        state = canonical_state(parts)
+        return export_single_file(self.family, self.weights, state, path, self.precision, metadata)
 
     def _complete_parts(self) -> dict[str, Any]:
         """Every part of the model: the live ones, the others loaded again where they were put away."""

@@ -61,7 +61,7 @@ class Witness:
             if gradient is None:
                 continue
             top = float(gradient.abs().max())
-            self._seen[index] |= top > 0
+            self._seen[index] |= top != 0  # one that is not a number is a gradient, a broken one
             self._finite[index] &= top < float("inf")
 
     def conclude(self) -> Proof:

@@ -8,6 +8,7 @@ from typing import Any
 from trainers.core.facts import Facts
 
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+_MEASURED_BYTES = 2  # facts state activations in bf16
 _RESERVE = 300 << 20
 
 
@@ -36,7 +37,10 @@ def estimate(facts: Facts, train: Any, compute: Any, micro_batch: int, bucket: t
     trained = sum(facts.parameters[part] for part in parts) if full else _lora_size(facts, train)
     tokens = (bucket[0] // facts.stride_xy) * (bucket[1] // facts.stride_xy) * micro_batch
     activations = int(
-        tokens * facts.bytes_per_token.get("checkpointed" if compute.gradient_checkpointing is True else "plain", 0.0)
+        tokens
+        * facts.bytes_per_token.get("checkpointed" if compute.gradient_checkpointing is True else "plain", 0.0)
+        * _BYTES[precision]
+        / _MEASURED_BYTES
     )
     items = [
         ("weights", frozen),

@@ -21,6 +21,9 @@ PATH_KEYS = (
 )
 """Keys whose value is, or may be, a path; "*" is every entry of a list."""
 
+_HUB_KEYS: tuple[KeyPath, ...] = (("model", "weights"), ("model", "vae"))
+"""Those whose value may be a hub id as well; all others are paths, also of what does not exist yet."""
+
 BUILTIN = "builtin:"
 
 
@@ -41,7 +44,9 @@ def rebase(document: Any, old: Path, new: Path) -> None:
     """Rewrite the relative paths of a document (or plain dicts) of folder `old`, so that they hold in folder `new`."""
     for path in list(_paths_in(document, PATH_KEYS)):
         text = edit.get(document, path)
-        if not isinstance(text, str) or Path(text).expanduser().is_absolute() or not is_local(text, old):
+        if not isinstance(text, str) or Path(text).expanduser().is_absolute():
+            continue
+        if path in _HUB_KEYS and not is_local(text, old):
             continue
         edit.set_value(document, path, between(absolute(text, old), new))
 
