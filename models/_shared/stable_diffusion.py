@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainers.core.batch import Condition, Geometry
 from trainers.core.facts import Facts
-from trainers.core.family import TensorDict, Weights
+from trainers.core.family import SampleSteps, TensorDict, Weights
 
 from . import loading, resolve, single_file, tiny
 from .architecture import FOLDER_OF_PART, TOKENIZER_OF_PART, Architecture
@@ -144,17 +144,23 @@ class StableDiffusion:
         }
 
     def sample(
-        self, pipeline: Any, condition: Condition, negative: Condition, eps: Tensor, *, steps: int, guidance: float
+        self, pipeline: Any, condition: Condition, negative: Condition, eps: Tensor, settings: SampleSteps
     ) -> Tensor:
         """Run the pipeline from eps [B, C, 1, H, W] with collated conditions -> clean latents [B, C, 1, H, W]."""
         height, width = (size * self.facts.stride_xy for size in eps.shape[-2:])
+
+        def after_step(_pipeline: Any, _step: int, _timestep: Any, values: dict[str, Any]) -> dict[str, Any]:
+            settings.on_step()
+            return values
+
         latents = pipeline(
             **self._prompts(condition, negative),
             latents=eps[:, :, 0],
             height=height,
             width=width,
-            num_inference_steps=steps,
-            guidance_scale=guidance,
+            num_inference_steps=settings.steps,
+            guidance_scale=settings.guidance,
+            callback_on_step_end=after_step,
             output_type="latent",
         ).images
         return latents.unsqueeze(2)

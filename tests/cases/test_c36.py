@@ -59,7 +59,8 @@ def load(pipeline: Any, file: Path) -> None:
 
     That function throws the magnitudes of a DoRA in kohya layout away before it converts the names, though converter
     and layers know them, and ComfyUI reads them. So such a file goes through converter and loaders one by one. PEFT
-    counts the outputs of a convolution on axis 1 of its magnitude, kohya and ComfyUI on axis 0.
+    counts the outputs of a convolution on axis 1 of its magnitude, kohya and ComfyUI on axis 0, and the converter leaves
+    a "down" in the names of a text encoder's MLP.
     """
     with safe_open(file, "pt") as handle:
         state = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 - not a dict
@@ -67,9 +68,10 @@ def load(pipeline: Any, file: Path) -> None:
         pipeline.load_lora_weights(file)
         return
     converted, alphas = lora_conversion_utils._convert_non_diffusers_lora_to_diffusers(state)
-    for name, value in converted.items():
-        if "magnitude" in name:
-            converted[name] = value.transpose(0, 1) if value.ndim == 4 else value.flatten()
+    for name in [name for name in converted if "magnitude" in name]:
+        value = converted.pop(name)
+        value = value.transpose(0, 1) if value.ndim == 4 else value.flatten()
+        converted[name.replace("magnitude_vector.down.", "magnitude_vector.")] = value
     pipeline.load_lora_into_unet(converted, alphas, pipeline.unet, adapter_name="lora")
     pipeline.load_lora_into_text_encoder(
         converted, alphas, pipeline.text_encoder, prefix="text_encoder", adapter_name="lora"

@@ -6,7 +6,7 @@ Letters: B samples, C channels, F latent frames, H x W latent grid, T x Y x X pi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,6 +36,15 @@ class Weights:
     digest: str
     title: str
     vae: Path | None = None
+
+
+@dataclass(frozen=True)
+class SampleSteps:
+    """How to sample: `steps` denoising steps, `guidance` scale (1 = none), `on_step` called after each step."""
+
+    steps: int
+    guidance: float
+    on_step: Callable[[], None]
 
 
 class Family(Protocol):
@@ -91,7 +100,7 @@ class Family(Protocol):
         """diffusers' own pipeline around loaded parts, so that a preview is what users will get."""
 
     def sample(
-        self, pipeline: Any, condition: Condition, negative: Condition, eps: Tensor, *, steps: int, guidance: float
+        self, pipeline: Any, condition: Condition, negative: Condition, eps: Tensor, settings: SampleSteps
     ) -> Tensor:
         """Run the pipeline from noise eps [B, C, F, H, W] with collated conditions -> clean latents [B, C, F, H, W]."""
 

@@ -70,7 +70,7 @@ def local_or_hub(source: str, base: Any) -> str:
     if source.startswith("builtin:"):
         return source
     path = (base / source).expanduser()
-    return str(path) if path.exists() else source
+    return str(path.resolve()) if path.exists() else source
 
 
 def make_objective(preset: Preset, weights: Weights) -> tuple[Objective, Weights]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from trainers.checkpoint.store import DiskFull, save
-from trainers.core.errors import UserError
+from trainers.core.errors import Interrupted, UserError
 from trainers.core.position import due
 from trainers.engine import proof, results
 from trainers.engine.evaluate import validate
@@ -112,8 +112,11 @@ class Preview(Quiet):
     """Paints the prompts when due. A preview that does not fit is left out and said; it never ends the run."""
 
     def on_start(self, session: Session) -> None:
-        """Paint what the model knows before the first update."""
-        if session.state.position.step == 0 and session.loaded.preset.preview.at_start:
+        """Paint what the model knows before the first update, or a preview that was cut off by a stop."""
+        step = session.state.position.step
+        wanted = session.loaded.preset.preview.at_start if step == 0 else due(step, session.plan.preview_every)
+        last = session.run.samples_of(step) / f"{len(session.prompts) - 1:02d}.png"
+        if wanted and not last.exists():
             self.paint(session)
 
     def on_step(self, session: Session, report: Report) -> None:
@@ -127,7 +130,10 @@ class Preview(Quiet):
         if session.painter is None or not session.prompts:
             return
         session.phase("sampling")
-        results.paint_preview(session)
+        try:
+            results.paint_preview(session)
+        except Interrupted:
+            session.say("the preview was cut off; it is painted when the run goes on")
         session.phase("training")
 
 

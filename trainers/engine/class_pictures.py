@@ -18,8 +18,9 @@ from trainers.core.errors import Interrupted, UserError
 from trainers.core.units import format_seconds
 from trainers.engine.preview import PreviewSettings
 from trainers.engine.sheet import save_picture
-from trainers.engine.signals import StopRequest
+from trainers.engine.signals import StopRequest, stop_requested
 from trainers.rundir.events import EventLog
+from trainers.rundir.layout import RunDir
 
 if TYPE_CHECKING:
     from trainers.data.config import Concept
@@ -38,7 +39,7 @@ def missing(concept: Concept, base: Path) -> tuple[Path, int]:
     return folder, max(0, concept.generate - have)
 
 
-def make_missing(loaded: Loaded, events: EventLog, stop: StopRequest, say: Callable[[str], None]) -> None:
+def make_missing(loaded: Loaded, run: RunDir, events: EventLog, stop: StopRequest, say: Callable[[str], None]) -> None:
     """Paint the class pictures that the preset asks for and that do not exist yet."""
     wanted = [
         (concept, *missing(concept, loaded.folder))
@@ -50,7 +51,12 @@ def make_missing(loaded: Loaded, events: EventLog, stop: StopRequest, say: Calla
         return
     from trainers.engine.sampling import open_base
 
+    def leave_when_asked() -> None:
+        if stop_requested(stop, run):
+            raise Interrupted(stop.reason or "stop")
+
     painter, size = open_base(loaded)
+    painter.on_step = leave_when_asked
     preview = loaded.preset.preview
     for concept, folder, count in wanted:
         say(f'painting {count} class pictures of "{concept.prompt}" with the base model into {folder}')
@@ -62,8 +68,6 @@ def make_missing(loaded: Loaded, events: EventLog, stop: StopRequest, say: Calla
         for done, total, seconds in _paint(painter, settings, folder, concept.generate, count):
             left = format_seconds(seconds / done * (total - done))
             events.write("status", state="preparing", message=f"class pictures {done}/{total}, {left} left")
-            if stop:
-                raise Interrupted(stop.reason or "stop")
 
 
 def _make_folder(folder: Path) -> None:

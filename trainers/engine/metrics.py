@@ -46,13 +46,12 @@ class Metrics(Quiet):
         if session.loaded.preset.logging.tensorboard:
             self._board = _open_board(session, start)
         self._progress.start(start, session.plan.total_steps)
-        self._speeds.append((time.monotonic(), 0))
         session.phase("training")
 
     def on_step(self, session: Session, report: Report) -> None:
         """Buffer; flush at most about once a second."""
         now = time.monotonic()
-        self._speeds.append((now, report.samples))
+        self._speeds.append((session.step_seconds, report.samples))
         self._buffer.append((report, max(session.state.optimizer.rates().values()), self.samples_per_second()))
         if now - self._last_flush >= _FLUSH_SECONDS or len(self._buffer) >= _FLUSH_STEPS:
             self._flush(session)
@@ -69,11 +68,9 @@ class Metrics(Quiet):
             self._board.close()
 
     def samples_per_second(self) -> float:
-        """Speed over the last updates."""
-        if len(self._speeds) < 2:
-            return 0.0
-        seconds = self._speeds[-1][0] - self._speeds[0][0]
-        return sum(count for _, count in list(self._speeds)[1:]) / seconds if seconds > 0 else 0.0
+        """Speed of the last updates themselves, waiting for data included, previews and saves left out."""
+        seconds = sum(seconds for seconds, _ in self._speeds)
+        return sum(count for _, count in self._speeds) / seconds if seconds > 0 else 0.0
 
     def _flush(self, session: Session) -> None:
         every = session.loaded.preset.logging.every

@@ -6,7 +6,7 @@ They leave no trace in the run: weights, module modes, optimizer mode and the gl
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from trainers.core.batch import Condition, Geometry
-from trainers.core.family import Family, Weights
+from trainers.core.family import Family, SampleSteps, Weights
 from trainers.core.random import normal
 from trainers.engine.samplers import use_sampler
 from trainers.engine.sheet import save_picture
@@ -43,10 +43,14 @@ class PreviewSettings:
 
 
 class Painter:
-    """Paints prompts with the parts of a model; prompts are encoded beforehand, with `encode`."""
+    """Paints prompts with the parts of a model; prompts are encoded beforehand, with `encode`.
+
+    `on_step` is called after every denoising step; raising Interrupted there ends the painting.
+    """
 
     def __init__(self, family: Family, weights: Weights, denoiser: nn.Module, vae: nn.Module, device: Device) -> None:
         self.family, self.weights, self.denoiser, self.vae, self.device = family, weights, denoiser, vae, device
+        self.on_step: Callable[[], None] = _go_on
         self._encoded: dict[str, Condition] = {}
 
     def encode(self, text: nn.Module, prompts: Sequence[str]) -> None:
@@ -90,8 +94,12 @@ class Painter:
         with self.device.autocast():
             return self.family.sample(
                 pipeline, move_condition(wanted, place), move_condition(unwanted, place),
-                torch.from_numpy(eps).to(place), steps=settings.steps, guidance=settings.guidance,
+                torch.from_numpy(eps).to(place), SampleSteps(settings.steps, settings.guidance, self.on_step),
             ).float()  # fmt: skip
+
+
+def _go_on() -> None:
+    """Nobody asks to stop."""
 
 
 def to_picture(pixels: Tensor) -> Image.Image:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainers.checkpoint.export import Exported
+from trainers.core.errors import Interrupted
 from trainers.engine.exporting import export_of
 from trainers.engine.preview import PreviewSettings, paint_or_explain, save_pictures
 from trainers.engine.session import Session
 from trainers.engine.sheet import save_picture, sheet_over_time
+from trainers.engine.signals import stop_requested
 
 
 def preview_settings(session: Session) -> PreviewSettings:
@@ -37,6 +39,7 @@ def paint_preview(session: Session) -> None:
     if painter is None:
         return
     settings = preview_settings(session)
+    painter.on_step = lambda: _leave_when_asked(session)
     with session.state.evaluation_weights():
         if session.plan.text_in_step and session.text is not None:
             painter.forget()
@@ -46,7 +49,7 @@ def paint_preview(session: Session) -> None:
         session.events.write("warning", step=step, message=trouble)
         session.say(f"warning: {trouble}")
         return
-    folder = session.run.samples / f"step-{step:08d}"
+    folder = session.run.samples_of(step)
     paths = save_pictures(pictures, folder)
     session.events.write(
         "preview",
@@ -55,6 +58,11 @@ def paint_preview(session: Session) -> None:
         files=[path.relative_to(session.run.folder).as_posix() for path in paths],
     )
     write_sheet(session)
+
+
+def _leave_when_asked(session: Session) -> None:
+    if stop_requested(session.stop, session.run):
+        raise Interrupted(session.stop.reason or "stop")
 
 
 def write_sheet(session: Session) -> Path | None:

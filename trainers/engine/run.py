@@ -61,7 +61,7 @@ def _run(
     for note in loaded.notes:
         say(f"note: {note}")
     _say_changes(loaded, directory, say)
-    prepared = _prepare(loaded, cache, events, stop, say)
+    prepared = _prepare(loaded, directory, cache, events, stop, say)
     _write_down(loaded, directory, prepared)
     events.write("plan", plan=prepared.plan.to_json())
     for line in render_plan(prepared.plan):
@@ -83,11 +83,11 @@ def _keep_preset(loaded: Loaded, directory: RunDir) -> Loaded:
     return load_preset(directory.preset)
 
 
-def _prepare(loaded: Loaded, cache: Path, events: EventLog, stop: StopRequest, say: Say) -> Prepared:
+def _prepare(loaded: Loaded, directory: RunDir, cache: Path, events: EventLog, stop: StopRequest, say: Say) -> Prepared:
     """Plan; where class pictures are still to be made, make them with the base model first."""
     from trainers.engine.class_pictures import make_missing
 
-    make_missing(loaded, events, stop, say)
+    make_missing(loaded, directory, events, stop, say)
     return prepare(loaded, cache=cache)
 
 

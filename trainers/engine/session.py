@@ -79,6 +79,7 @@ class Session:
     stop: StopRequest
     callbacks: Sequence[Callback] = ()
     resumed_from: int = 0
+    step_seconds: float = 0.0
     say: Callable[[str], None] = print
     notes: dict[str, Any] = field(default_factory=dict)
 

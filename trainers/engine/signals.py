@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from trainers.core.errors import EXIT_RESUMABLE
+from trainers.rundir import control
+from trainers.rundir.layout import RunDir
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGBREAK")
 
@@ -26,6 +28,15 @@ class StopRequest:
     def ask(self, reason: str) -> None:
         """Ask for a stop; the first reason is kept."""
         self.reason = self.reason or reason
+
+
+def stop_requested(stop: StopRequest, run: RunDir) -> bool:
+    """Whether to stop, by a signal or by a request in the run's folder. For phases in which no update is made."""
+    for request in control.poll(run):
+        if request.name in ("stop", "stop_now"):
+            stop.ask(request.name)
+            control.answer(run, request)
+    return bool(stop)
 
 
 @contextmanager

@@ -22,10 +22,9 @@ from trainers.data.encode import Filled, Watch, fill_latents, fill_text
 from trainers.data.items import Item
 from trainers.data.keys import LatentRule, TextRule, latent_rule, without_variants
 from trainers.engine.planning import Prepared
-from trainers.engine.signals import StopRequest
+from trainers.engine.signals import StopRequest, stop_requested
 from trainers.memory.device import Device
 from trainers.presets.preset import Preset
-from trainers.rundir import control
 from trainers.rundir.events import EventLog
 from trainers.rundir.layout import RunDir
 
@@ -60,14 +59,7 @@ class Stages:
                 last = time.monotonic()
                 self.events.write("status", state="preparing", message=f"{what} {done}/{total} {name}".strip())
 
-        def should_stop() -> bool:
-            for request in control.poll(self.run):
-                if request.name in ("stop", "stop_now"):
-                    self.stop.ask(request.name)
-                    control.answer(self.run, request)
-            return bool(self.stop)
-
-        return Watch(tell, should_stop)
+        return Watch(tell, lambda: stop_requested(self.stop, self.run))
 
 
 def latents_of(stages: Stages, preset: Preset) -> LatentRule:

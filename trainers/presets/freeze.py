@@ -22,7 +22,7 @@ def frozen_text(loaded: Loaded, folder: Path) -> str:
     given = loaded.preset.model_dump(mode="json", exclude_unset=True)
     for path, value in _leaves(given):
         edit.set_value(document, path, value)
-    paths.rebase(document, loaded.folder, folder)
+    paths.rebase(document, loaded.folder, folder, absent=True)  # class pictures may be still to be made
     return tomlkit.dumps(document)
 
 

@@ -22,7 +22,7 @@ PATH_KEYS = (
 """Keys whose value is, or may be, a path; "*" is every entry of a list."""
 
 _HUB_KEYS: tuple[KeyPath, ...] = (("model", "weights"), ("model", "vae"))
-"""Those whose value may be a hub id as well; all others are paths, also of what does not exist yet."""
+"""Those whose value may be a hub id or a built-in model as well."""
 
 BUILTIN = "builtin:"
 
@@ -40,13 +40,16 @@ def is_local(text: str, base: Path) -> bool:
     return explicit or absolute(text, base).exists()
 
 
-def rebase(document: Any, old: Path, new: Path) -> None:
-    """Rewrite the relative paths of a document (or plain dicts) of folder `old`, so that they hold in folder `new`."""
+def rebase(document: Any, old: Path, new: Path, *, absent: bool = False) -> None:
+    """Rewrite the relative paths of a document (or plain dicts) of folder `old`, so that they hold in folder `new`.
+
+    Paths to what does not exist stay as they are, since they may be meant for the new place; `absent` moves them too.
+    """
     for path in list(_paths_in(document, PATH_KEYS)):
         text = edit.get(document, path)
         if not isinstance(text, str) or Path(text).expanduser().is_absolute():
             continue
-        if path in _HUB_KEYS and not is_local(text, old):
+        if not is_local(text, old) and (path in _HUB_KEYS or not absent):
             continue
         edit.set_value(document, path, between(absolute(text, old), new))
 

@@ -66,7 +66,9 @@ class Bench:
         return dataclasses.replace(whole, **changes)
 
 
-def bench_step(bench: Bench, precisions: Sequence[str] = ("fp32", "bf16"), say: Say = lambda text: None) -> dict[str, Any]:
+def bench_step(
+    bench: Bench, precisions: Sequence[str] = ("fp32", "bf16"), say: Say = lambda text: None
+) -> dict[str, Any]:
     """Measure everything. Returns {"machine", "date", "torch", "rounds", "steps", "rows": [...]}, JSON values only."""
     with tempfile.TemporaryDirectory(prefix="trainers-bench-") as name:
         rows = [dataclasses.asdict(row) for row in _rows(bench, precisions, Path(name), say)]

@@ -23,9 +23,7 @@ class Model:
 
 
 SMALL = Model("13 M", widths=(64, 128, 128, 128), heads=8, context=128, text_layers=4, vae_widths=(32, 32, 64, 64))
-FULL = Model(
-    "SD 1.5", widths=(320, 640, 1280, 1280), heads=8, context=768, text_layers=1, vae_widths=(32, 32, 64, 64)
-)
+FULL = Model("SD 1.5", widths=(320, 640, 1280, 1280), heads=8, context=768, text_layers=1, vae_widths=(32, 32, 64, 64))
 LEAST = Model("least", widths=(32, 32, 32, 32), heads=4, context=32, text_layers=1, vae_widths=(32, 32, 32, 32))
 MODELS = {model.name: model for model in (SMALL, FULL, LEAST)}
 
