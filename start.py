@@ -27,6 +27,7 @@ STAMP = VENV / "trainers-install.json"
 OLDEST, NEWEST = (3, 10), (3, 13)
 FREE_BYTES_NEEDED = 4 * 10**9
 EXIT_FAILED, EXIT_USAGE = 1, 64
+TEXT: dict[str, Any] = {"stdin": subprocess.DEVNULL, "encoding": "utf-8", "errors": "replace"}
 CARD_TOOLS = ("nvidia-smi", "rocm-smi", "amd-smi", "xpu-smi")
 TORCH_HOST = "download.pytorch.org"
 # The build of torch 2.13 that fits system and card; "" is that of the default index (Linux: CUDA 13.0, others: CPU).
@@ -81,7 +82,7 @@ def ask(*command: str) -> str:
     if tool is None:
         return ""
     try:
-        answer = subprocess.run([tool, *command[1:]], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run([tool, *command[1:]], capture_output=True, timeout=30, check=False, **TEXT)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return answer.stdout if answer.returncode == 0 else ""
@@ -265,7 +266,7 @@ def check_disk() -> None:
 def make_venv() -> None:
     """Make an empty environment in place of whatever lies there."""
     command = [getattr(sys, "_base_executable", None) or sys.executable, "-m", "venv", "--clear", str(VENV)]
-    result = subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
+    result = subprocess.run(command, capture_output=True, env=child_environment(), check=False, **TEXT)
     if result.returncode == 0:
         return
     text = (result.stdout + result.stderr).strip()
@@ -282,8 +283,7 @@ def pip_install(arguments: Sequence[str]) -> None:
     """Run pip in the environment, showing its steps; PIP_* variables and pip's own settings are respected."""
     command = [str(venv_python()), "-m", "pip", "install", "--no-input", "--progress-bar", "off", *arguments]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=child_environment(), text=True, encoding="utf-8", errors="replace",
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        command, cwd=ROOT, env=child_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **TEXT
     )  # fmt: skip
     lines: list[str] = []
     with process:

@@ -50,9 +50,15 @@ def with_article(name: str) -> str:
     return f"{sound} {name}"
 
 
+def fill(pattern: str, name: str, style: str, ground: str) -> str:
+    """Return one caption of a pattern, with "an" before orange."""
+    text = pattern.format(name=name, a_name=with_article(name), style=style, ground=ground)
+    return ("an" + text[1:] if text.startswith("a orange") else text).replace(" a orange", " an orange")
+
+
 def write_captions(names: tuple[str, ...], look: str, ground: str, rng: random.Random) -> list[str]:
     """Return ``LINES`` distinct captions; about one in seven leaves out the style or the ground."""
-    patterns = rng.sample(FULL, LINES - 2) + [rng.choice(NO_STYLE)]
+    patterns = [*rng.sample(FULL, LINES - 2), rng.choice(NO_STYLE)]
     patterns.append(rng.choice(NO_GROUND if rng.random() < 0.8 else BARE))
     lines: list[str] = []
     for index, pattern in enumerate(patterns):
@@ -60,8 +66,7 @@ def write_captions(names: tuple[str, ...], look: str, ground: str, rng: random.R
         style = rng.choice(LOOK_WORDS[look]) if "{style} style" not in pattern else LOOK_WORDS[look][0]
         if pattern.endswith("look"):
             style = LOOK_WORDS[look][0]
-        text = pattern.format(name=name, a_name=with_article(name), style=style, ground=ground)
-        text = ("an" + text[1:] if text.startswith("a orange") else text).replace(" a orange", " an orange")
+        text = fill(pattern, name, style, ground)
         if text not in lines:
             lines.append(text)
     return lines

@@ -1,17 +1,14 @@
 """Reads the emoji packages: one RGBA sprite for every subject and look.
 
 A *sprite* is the bare picture on transparency, cropped to its opaque part. The packages are three
-ordinary npm packages plus the names of every emoji; ``npm install`` puts them in one folder::
-
-    npm install --prefix DIR @lobehub/fluent-emoji-3d@1.1.0 @iconify-json/noto@1.2.9 \
-        @iconify-json/fluent-emoji-flat@1.2.6 emojibase-data@17.0.0
-
-SVG looks are rendered with ``resvg-py`` (``pip install resvg-py==0.5.0``).
+ordinary npm packages plus the names of every emoji; ``npm install --prefix DIR`` puts them in one folder.
+SVG looks are rendered with ``resvg-py``. ``NPM_PACKAGES`` and ``RENDERER`` name the versions.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import io
 import json
 from collections.abc import Iterator
@@ -19,6 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
+
+from trainers.core.errors import Problem, UserError
+
+NPM_PACKAGES = (
+    "@lobehub/fluent-emoji-3d@1.1.0",
+    "@iconify-json/noto@1.2.9",
+    "@iconify-json/fluent-emoji-flat@1.2.6",
+    "emojibase-data@17.0.0",
+)
+RENDERER = "resvg-py==0.5.0"
 
 LOOKS = ("3d", "cartoon", "flat")
 """The style words, in the order in which the scorer numbers them."""
@@ -60,6 +67,21 @@ def modules_dir(packages: Path) -> Path:
     return inner if inner.is_dir() else Path(packages)
 
 
+def check_packages(packages: Path) -> None:
+    """Raise one error that names every absent package and the commands that bring them."""
+    folder = modules_dir(packages)
+    absent = [package for package in NPM_PACKAGES if not (folder / package.rpartition("@")[0]).is_dir()]
+    problems: list[Problem] = []
+    if absent:
+        names = ", ".join(package.rpartition("@")[0] for package in absent)
+        command = f"npm install --prefix {packages} {' '.join(absent)}"
+        problems.append(Problem(str(packages), f"these picture packages are not here: {names}", command))
+    if importlib.util.find_spec("resvg_py") is None:
+        problems.append(Problem("", "resvg-py, which draws SVG pictures, is not installed", f"pip install {RENDERER}"))
+    if problems:
+        raise UserError(problems)
+
+
 @functools.cache
 def _labels(packages: Path) -> dict[str, str]:
     """Return emojibase label -> lower-case code points joined by dashes."""
@@ -77,7 +99,7 @@ def load_subjects(packages: Path) -> list[Subject]:
             continue
         label, _, names = (part.strip() for part in line.partition("="))
         if label not in labels:
-            raise KeyError(f"subjects.txt: no emoji is called {label!r}")
+            raise UserError(f"no emoji is called {label!r}", where="subjects.txt", remedy=f"use {NPM_PACKAGES[-1]}")
         subjects.append(Subject(labels[label], tuple(n.strip() for n in (names or label).split("|"))))
     _check_distinct(subjects)
     return subjects

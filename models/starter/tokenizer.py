@@ -64,7 +64,7 @@ def make_tokenizer(captions: Path) -> CLIPTokenizer:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     symbols = alphabet + [symbol + END_OF_WORD for symbol in alphabet]
     symbols += dict.fromkeys(left + right for left, right in merges)
-    symbols = list(dict.fromkeys(symbols)) + [START_TOKEN, END_TOKEN]
+    symbols = [*dict.fromkeys(symbols), START_TOKEN, END_TOKEN]
     vocabulary = {symbol: number for number, symbol in enumerate(symbols)}
     return CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=MAX_LENGTH)
 

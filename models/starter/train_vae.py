@@ -44,6 +44,8 @@ KL_WEIGHT = 1e-4
 EDGE_WEIGHT = 1.0
 EMA_DECAY = 0.998
 INITIAL_LOGVAR = -6.0
+REPORT = 250
+"""Updates between two reports and saves."""
 HELD_OUT = 97
 """Every 97th picture is left out of training and used to measure."""
 
@@ -230,7 +232,6 @@ def main(
     begin: Annotated[int, typer.Option(help="step at which this phase's schedule begins")] = 0,
     freeze_encoder: Annotated[bool, typer.Option(help="train the decoder alone")] = False,
     seed: Annotated[int, typer.Option(help="seed of weights, order and augmentation")] = 1,
-    report: Annotated[int, typer.Option(help="updates between two reports and saves")] = 250,
 ) -> None:
     """Train the autoencoder and write it as a diffusers folder."""
     keep_heap_pages()
@@ -243,13 +244,15 @@ def main(
         loss, absolute = trainer.advance(rate_at(trainer.step - begin, steps - begin, lr), batch)
         losses.append(loss)
         errors.append(absolute)
-        if trainer.step % report == 0 or trainer.step == steps:
+        if trainer.step % REPORT == 0 or trainer.step == steps:
             trainer.save()
             psnr = export(trainer.average, trainer.held, out)
             means = (sum(values) / len(values) for values in (losses, errors))
             rate = len(losses) * batch / (time.monotonic() - began)
-            print(f"step {trainer.step} loss {next(means):.4f} l1 {next(means):.4f}", end=" ")
-            print(f"psnr {psnr:.2f} dB, {rate:.1f} pictures/s", flush=True)
+            typer.echo(
+                f"step {trainer.step} loss {next(means):.4f} l1 {next(means):.4f} "
+                f"psnr {psnr:.2f} dB, {rate:.1f} pictures/s"
+            )
             began, losses, errors = time.monotonic(), [], []
     typer.echo(f"psnr {export(trainer.average, trainer.held, out):.2f} dB, written to {out}")
 

@@ -59,8 +59,8 @@ def load(pipeline: Any, file: Path) -> None:
 
     That function throws the magnitudes of a DoRA in kohya layout away before it converts the names, though converter
     and layers know them, and ComfyUI reads them. So such a file goes through converter and loaders one by one. PEFT
-    counts the outputs of a convolution on axis 1 of its magnitude, kohya and ComfyUI on axis 0, and the converter leaves
-    a "down" in the names of a text encoder's MLP.
+    counts the outputs of a convolution on axis 1 of its magnitude, kohya and ComfyUI on axis 0, and the converter
+    leaves a "down" in the names of a text encoder's MLP.
     """
     with safe_open(file, "pt") as handle:
         state = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 - not a dict

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from trainers.core.atomic import fsync_folder, replacing
+from trainers.core.atomic import fsync_folder, move, replacing
 from trainers.core.errors import UserError
 from trainers.core.family import Family, Weights
 
@@ -79,7 +80,8 @@ def apply_umask(path: Path) -> None:
     """Give a file the permissions an ordinary `open` would have given; safetensors writes 0600."""
     mask = os.umask(0)
     os.umask(mask)
-    path.chmod(0o666 & ~mask)
+    with suppress(OSError):  # FAT and some network file systems have no permissions
+        path.chmod(0o666 & ~mask)
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -142,22 +144,30 @@ def export_folder(pipeline: Any, path: Path, precision: str) -> Exported:
     for name, part in live.items():
         wanted = part.state_dict()
         for file in sorted((staging / name).glob("*.safetensors")):
-            tensors, metadata = read_safetensors(file)
-            if DTYPES[precision] != next(iter(tensors.values())).dtype:
-                tensors = {
-                    key: value.to(DTYPES[precision]) if value.is_floating_point() else value
-                    for key, value in tensors.items()
-                }
-                save_file(tensors, file, metadata=metadata or {"format": "pt"})
-            apply_umask(file)
-            count += len(tensors)
-            size += file.stat().st_size
-            worst = max(worst, _compare(wanted, tensors, file, precision))
+            tensors, difference = _settle(file, wanted, precision)
+            count, worst, size = count + tensors, max(worst, difference), size + file.stat().st_size
     if path.exists():
         shutil.rmtree(path)
-    os.replace(staging, path)
+    move(staging, path)
     fsync_folder(path.parent)
     return Exported(path, "diffusers", count, worst, size)
+
+
+def _settle(file: Path, wanted: Mapping[str, Tensor], precision: str) -> tuple[int, float]:
+    """Give a weight file its precision and permissions; return its number of tensors and the largest difference.
+
+    The library maps a file it reads; copies are made before it is written over, and nothing is mapped on return, for
+    Windows renames no folder with a mapped file in it.
+    """
+    tensors, metadata = read_safetensors(file)
+    if DTYPES[precision] != next(iter(tensors.values())).dtype:
+        tensors = {
+            key: value.to(DTYPES[precision]) if value.is_floating_point() else value.clone()
+            for key, value in tensors.items()
+        }
+        save_file(tensors, file, metadata=metadata or {"format": "pt"})
+    apply_umask(file)
+    return len(tensors), _compare(wanted, tensors, file, precision)
 
 
 def export_single_file(

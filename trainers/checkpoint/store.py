@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.core import digest
-from trainers.core.atomic import fsync_file, fsync_folder, write_json
+from trainers.core.atomic import fsync_file, fsync_folder, move, write_json
 from trainers.core.errors import Problem, UserError
 from trainers.core.units import format_bytes
 
@@ -31,6 +31,7 @@ _REPLACED = ".replaced-"
 _NAME = re.compile(rf"^(?:{re.escape(_REPLACED)})?step-(\d+)$")
 _SPARE_BYTES = 16 * 2**20  # left for logs, events and the manifest
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_IN_RUST = (39, 112) if os.name == "nt" else _FULL  # safetensors tells the system's own number
 
 
 class DiskFull(UserError):  # noqa: N818 - a condition of the machine, like core's Interrupted
@@ -143,7 +144,8 @@ def is_disk_full(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
     text = str(error)
-    return type(error).__name__ == "SafetensorError" and any(f"os error {number}" in text for number in _FULL)
+    told = any(f"os error {number})" in text for number in _FULL_IN_RUST)
+    return told and type(error).__name__ == "SafetensorError"
 
 
 def _folder(run: Path) -> Path:
@@ -193,8 +195,8 @@ def _publish(staging: Path, final: Path) -> None:
     if final.exists():
         if aside.exists():
             _remove(aside)
-        os.rename(final, aside)
-    os.rename(staging, final)
+        move(final, aside)
+    move(staging, final)
     fsync_folder(final.parent)
     if aside.exists():
         _remove(aside)
@@ -203,7 +205,7 @@ def _publish(staging: Path, final: Path) -> None:
 def _remove(path: Path) -> None:
     """Delete a checkpoint so that a kill on the way never leaves half of it under a name that counts."""
     doomed = path.with_name(f"{_STAGING}{path.name.removeprefix(_REPLACED)}-{os.getpid()}-{secrets.token_hex(4)}")
-    os.rename(path, doomed)
+    move(path, doomed)
     shutil.rmtree(doomed, ignore_errors=True)
 
 

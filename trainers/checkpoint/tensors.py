@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
     path.touch()
     mode = path.stat().st_mode
     save_file(tensors, path, metadata=metadata)
-    path.chmod(mode)
+    with suppress(OSError):  # FAT and some network file systems have no permissions
+        path.chmod(mode)
 
 
 class _Packer:

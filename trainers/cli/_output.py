@@ -16,10 +16,15 @@ from trainers.core.errors import Problem
 
 
 def make_printable() -> None:
-    """Let every letter be printed: a pipe on Windows knows only those of one language and would raise."""
+    """Let every letter be printed: a pipe on Windows knows only those of one language and would raise.
+
+    Not even UTF-8 has a word for every file name of an old disk; those are shown with their bytes as numbers.
+    """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
-            stream.reconfigure(encoding="utf-8" if not stream.isatty() else None, errors="replace")
+        if isinstance(stream, io.TextIOWrapper):
+            is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
+            old_screen = not is_utf8 and stream.isatty()  # shows only the letters of its own encoding
+            stream.reconfigure(encoding=None if old_screen else "utf-8", errors="backslashreplace")
 
 
 def _plain(value: Any) -> Any:

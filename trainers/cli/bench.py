@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,50 +15,77 @@ app = typer.Typer(name="bench", help="Measure the speed of a step, and the start
 
 @app.command("step")
 def step(
-    pixels: Annotated[list[int] | None, typer.Option(min=64, help="Edge of the pictures. May be repeated.")] = None,
     precision: Annotated[
         Literal["fp32", "bf16", "both"], typer.Option(help="Of our loop; the plain one is always fp32.")
     ] = "both",
-    batch: Annotated[int, typer.Option(min=1, help="Pictures in a step.")] = 2,
-    rounds: Annotated[int, typer.Option(min=1, help="How often both loops are measured in turn.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="How often both loops are measured in turn.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Steps of each loop in a round.")] = 6,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of torch.")] = 1,
+    full: Annotated[
+        bool, typer.Option("--full", help="Measure the U-Net of SD 1.5 at its full size, too: 9 GB of memory.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare a step of this suite with a plain loop that does the same work, on the same tensors."""
-    from trainers.engine.benchmark import bench_step, render_bench
+    """Compare step, start, caching and memory of this suite with the plainest loops that do the same work."""
+    from rich.console import Console
 
-    measured = [
-        bench_step(pixels=edge, batch=batch, precision=kind, rounds=rounds, steps=steps, threads=threads)
-        for edge in pixels or (256, 64)
-        for kind in (("fp32", "bf16") if precision == "both" else (precision,))
-    ]
+    from trainers.engine.bench.measure import Bench, bench_step
+    from trainers.engine.bench.table import render_bench
+
+    precisions = ("fp32", "bf16") if precision == "both" else (precision,)
+    with Console(stderr=True).status("measuring") as status:
+        measured = bench_step(Bench(rounds=rounds, steps=steps, full=full), precisions, status.update)
     if as_json:
-        _output.document({"steps": [one.to_json() for one in measured]})
+        _output.document(measured)
     else:
-        typer.echo(render_bench(measured))
+        _output.rich(render_bench(measured))
 
 
 @app.command("starter")
 def starter(
     packages: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the picture packages lie; models/starter/README.md names them.")
-    ],
+        Path, typer.Option(metavar="DIR", help="Where the picture packages lie; you are told how to get absent ones.")
+    ] = Path("starter-data/packages"),
     model: Annotated[str, typer.Option(help="A model folder, or the one that comes along.")] = "builtin:starter",
     pictures: Annotated[int, typer.Option(min=1, help="How many pictures are painted and judged.")] = 200,
+    guidance: Annotated[
+        float | None, typer.Option(min=0, help="How strictly the prompt is followed; left out: as recommended.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Denoising steps; left out: as recommended.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to put score.json and sheet.png.")] = None,
     classifier: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keeps the trained judge for next time.")
+        Path | None, typer.Option(metavar="FILE", help="Keeps the trained judge; left out: beside the packages.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score the starter model: how often a picture shows the subject, the look and the ground that were asked for."""
+    from rich.console import Console
+
     from trainers.core import discover
 
-    folder = discover.load("models", "starter", "family").Family().resolve(model, offline=True).folder
     scorer = discover.load("models", "starter", "scorer")
-    report = scorer.bench(folder, packages, pictures, out, cache=classifier)
+    scorer.check_packages(packages)
+    folder = discover.load("models", "starter", "family").Family().resolve(model, offline=True).folder
+    sampling = scorer.choose_sampling(guidance, steps)
+    with Console(stderr=True).status("opening the packages") as status:
+        report = scorer.bench(
+            folder, packages, pictures, sampling=sampling, out=out, classifier=classifier, say=status.update
+        )
     if as_json:
         _output.document(report)
     else:
-        _output.table(("right", "share"), [(name, f"{share:.1%}") for name, share in report["shares"].items()])
+        _show_score(report)
+
+
+def _show_score(report: dict[str, Any]) -> None:
+    """Print the shares of the model and of its judge as tables, then how it was done."""
+    columns = ("subject", "look", "ground", "all three")
+    groups = report["shares"].items()
+    rows = [(group, str(row["pictures"]), *(f"{row[name]:.1%}" for name in columns)) for group, row in groups]
+    _output.table(("right in", "pictures", *columns), rows, "What the classifier finds as it was asked for")
+    judged = [(what, *(f"{row[name]:.1%}" for name in columns[:3])) for what, row in report["classifier"].items()]
+    _output.table(("right in", *columns[:3]), judged, "How good the classifier is")
+    sampling, seconds = report["sampling"], report["seconds"]
+    typer.echo(
+        f"guidance {sampling['guidance']:g}, {sampling['steps']} steps; "
+        f"classifier {seconds['classifier']:.0f} s, painting {seconds['painting']:.0f} s"
+    )

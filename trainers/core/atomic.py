@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+_WINDOWS = os.name == "nt"
+_WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between tries, 1.6 in all
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems have no such call
+_LONGEST_STEM = 40  # a temporary name must not be too long where the name itself just fits
+
+Result = TypeVar("Result")
+
+
+def patiently(act: Callable[[], Result]) -> Result:
+    """Do something to a file, and again where Windows forbids it: a reader or a virus scanner has it for a moment."""
+    for seconds in _WAITS if _WINDOWS else ():
+        try:
+            return act()
+        except PermissionError:
+            time.sleep(seconds)
+    return act()
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a file (over another one) or a folder, on the same disk."""
+    patiently(lambda: os.replace(source, target))
 
 
 def fsync_folder(folder: Path) -> None:
     """Make a rename inside `folder` durable. Windows has no such call and needs none."""
-    if os.name == "nt":
+    if _WINDOWS:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
     finally:
         os.close(handle)
 
@@ -36,16 +63,17 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
     `durable` waits for the disk: wanted for results, not for caches that can be made again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name[:_LONGEST_STEM]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
         if durable:
             fsync_file(temporary)
-        os.replace(temporary, path)
+        move(temporary, path)
         if durable:
             fsync_folder(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # what cannot be removed now is removed by `clear_temporaries`
+            temporary.unlink(missing_ok=True)
 
 
 def clear_temporaries(folder: Path) -> None:
@@ -64,5 +92,9 @@ def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
-    """Write a JSON document for people: indented, UTF-8, newline at the end."""
-    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode(), durable=durable)
+    """Write a JSON document for people: indented, UTF-8, newline at the end.
+
+    Letters that UTF-8 has no word for, as in file names of an old system, become JSON's own escapes.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    write_bytes(path, text.encode("utf-8", "backslashreplace"), durable=durable)

@@ -24,4 +24,5 @@ def of_file(path: Path, *, size: int = 16) -> str:
 
 def of_json(value: Any, *, size: int = 16) -> str:
     """Return the digest of a JSON value in canonical form (sorted keys, no spaces)."""
-    return of_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(), size=size)
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return of_bytes(text.encode("utf-8", "backslashreplace"), size=size)

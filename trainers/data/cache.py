@@ -16,7 +16,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from trainers.core import digest
-from trainers.core.atomic import write_bytes
+from trainers.core.atomic import patiently, write_bytes
 
 _CHECK = "digest"
 _LENGTH_BYTES = 8  # a safetensors file: length of the header, header in JSON, numbers
@@ -36,7 +36,7 @@ class Cache:
         """Return an entry; None when there is none, or when it was damaged (it is removed then)."""
         path = self.path(key)
         try:
-            data = path.read_bytes()
+            data = patiently(path.read_bytes)
         except FileNotFoundError:
             return None
         try:

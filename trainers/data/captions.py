@@ -84,8 +84,18 @@ def default_template(trigger: str, class_word: str) -> str:
 
 def words_of_name(stem: str) -> str:
     """Turn a file name into words: "a_red-cat (3)" -> "a red cat"."""
+    stem = _readable(stem)
     without_number = re.sub(r"[\s_-]*\(\d+\)$|[\s_-]+\d+$", "", stem)
     return tidy(re.sub(r"[_\s]+|(?<=[^\W\d])-(?=[^\W\d])", " ", without_number)) or tidy(stem)
+
+
+def _readable(name: str) -> str:
+    """Read a name of an old disk, whose bytes are no UTF-8, as the Windows of its time would."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+    return name
 
 
 def words_of_folder(name: str) -> str:

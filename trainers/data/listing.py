@@ -30,7 +30,8 @@ def fold(name: str) -> str:
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
     """Sort "2.png" before "10.png", the same on every system; the name itself decides between equals."""
     pieces = re.split(r"([0-9]+)", fold(name))
-    key = [(0, int(piece), "") if piece[:1].isdigit() else (1, 0, piece) for piece in pieces if piece]
+    # Every other piece is a number; `isdigit` would take "²" for one, too.
+    key = [(0, int(piece), "") if at % 2 else (1, 0, piece) for at, piece in enumerate(pieces) if piece]
     return (*key, (2, 0, name))
 
 
@@ -43,15 +44,19 @@ class Listing:
     foreign: tuple[str, ...]
     videos: tuple[str, ...]
     names: dict[str, dict[str, str]] = field(repr=False)
-    """Per relative folder ("" is the top): folded file name -> file name as written."""
+    """Per relative folder ("" is the top): folded file name -> file name as written.
+
+    Of names that differ in case only, as Linux allows, the first in order has the folded one, the others their own.
+    """
 
     def path(self, name: str) -> Path:
         """Return the full path of a relative name."""
         return self.folder / name
 
     def find(self, folder: str, name: str) -> Path | None:
-        """Find a file by name in a relative folder, whatever its case."""
-        written = self.names.get(folder, {}).get(fold(name))
+        """Find a file by name in a relative folder: the one of just this name, else whatever its case."""
+        names = self.names.get(folder, {})
+        written = names.get(name) or names.get(fold(name))
         return None if written is None else self.folder / folder / written
 
 
@@ -66,8 +71,10 @@ def list_files(folder: Path, *, recursive: bool = True) -> Listing:
     """List a concept folder; hidden and system names are passed over. Raises OSError when it cannot be read."""
     names: dict[str, dict[str, str]] = {}
     found: dict[str, list[str]] = {"pictures": [], "foreign": [], "videos": []}
-    for place, name in _walk(folder, recursive):
-        names.setdefault(place, {})[fold(name)] = name
+    for place, name in sorted(_walk(folder, recursive), key=lambda one: (one[0], one[1] != fold(one[1]), one[1])):
+        known = names.setdefault(place, {})
+        if known.setdefault(fold(name), name) != name:
+            known[name] = name
         ending = os.path.splitext(name)[1].lower()
         for kind, endings in (("pictures", PICTURES), ("foreign", FOREIGN), ("videos", VIDEOS)):
             if ending in endings:

@@ -29,12 +29,16 @@ class Masks:
     def without_masks(self, names: Sequence[str]) -> tuple[str, ...]:
         """Take mask files out of a list of pictures."""
         masks = set(self._beside.values())
-        folder = self._folder
-        return tuple(
-            name
-            for name in names
-            if name not in masks and (folder is None or not self._listing.path(name).is_relative_to(folder))
-        )
+        inside = self._places_in_folder()
+        return tuple(name for name in names if name not in masks and split(name)[0] not in inside)
+
+    def _places_in_folder(self) -> set[str]:
+        """Find the relative folders that lie in the mask folder, however that is spelled: "Masks" may be "masks"."""
+        if self._folder is None or not self._folder.is_dir():
+            return set()
+        top = self._folder.resolve()
+        places = {split(name)[0] for name in self._listing.pictures}
+        return {place for place in places if _lies_in(self._listing.path(place).resolve(), top)}
 
     @property
     def unused(self) -> tuple[str, ...]:
@@ -47,7 +51,7 @@ class Masks:
             return None
         folder, stem, _ = split(name)
         if self._folder is not None:
-            return self._in_folder.get(f"{folder}/{stem}".casefold()) or self._in_folder.get(f"/{stem}".casefold())
+            return self._in_folder.get(fold(f"{folder}/{stem}")) or self._in_folder.get(fold(f"/{stem}"))
         mask = self._beside.get(name)
         return None if mask is None else self._listing.path(mask)
 
@@ -77,10 +81,20 @@ class Masks:
         found: dict[str, Path] = {}
         for name in listing.pictures:
             place, stem, _ = split(name)
-            for suffix in ("", *self._suffixes):
-                if stem.endswith(suffix):
-                    found.setdefault(f"{place}/{stem.removesuffix(suffix)}".casefold(), listing.path(name))
+            bare = fold(f"{place}/{stem}")
+            for suffix in map(fold, ("", *self._suffixes)):
+                if bare.endswith(suffix):
+                    found.setdefault(bare.removesuffix(suffix), listing.path(name))
         return found
+
+
+def _lies_in(folder: Path, top: Path) -> bool:
+    """Tell whether a folder is `top` or below it; the system decides whether names of another case are the same."""
+    return any(one == top or (one.name.casefold() == top.name.casefold() and one.samefile(top)) for one in _up(folder))
+
+
+def _up(folder: Path) -> tuple[Path, ...]:
+    return (folder, *folder.parents)
 
 
 def same_shape(picture: tuple[int, int], mask: tuple[int, int]) -> bool:

@@ -94,7 +94,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, str | None, Any]]:
     """Give (line, name of the picture, JSON value with its captions)."""
     kind = path.suffix.lower()
     if kind == ".jsonl":
-        for number, line in enumerate(text.splitlines(), start=1):
+        for number, line in enumerate(text.split("\n"), start=1):  # `splitlines` would cut at rare letters of captions
             if line.strip():
                 try:
                     row = json.loads(line)

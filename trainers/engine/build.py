@@ -25,6 +25,7 @@ from trainers.engine.state import TrainState
 from trainers.engine.step import Stepper
 from trainers.memory.attention import use_attention
 from trainers.memory.checkpointing import checkpoint_activations, wants_checkpointing
+from trainers.memory.collector import collector_paused
 from trainers.memory.device import DTYPES, Device
 from trainers.objectives._protocol import Objective
 from trainers.optimizers._protocol import make_bundle
@@ -107,9 +108,10 @@ def load_networks(family: Family, weights: Weights, preset: Preset, device: Devi
     full = train.kind == "full"
     dtype = DTYPES[preset.compute.weights_precision] if preset.compute.weights_precision != "auto" else device.dtype
     trained = set(train.parts) if full else set()
-    denoiser = family.load(
-        "denoiser", weights, dtype=torch.float32 if "denoiser" in trained else dtype, device=device.device
-    )
+    with collector_paused():
+        denoiser = family.load(
+            "denoiser", weights, dtype=torch.float32 if "denoiser" in trained else dtype, device=device.device
+        )
     if preset.compute.channels_last is True or (
         preset.compute.channels_last == "auto" and device.kind in ("cuda", "cpu")
     ):

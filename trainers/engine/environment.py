@@ -35,12 +35,12 @@ def commit() -> str | None:
         return None
     try:
         head = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
-        )
+            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, encoding="utf-8", timeout=5,
+            check=True,
+        )  # fmt: skip
         state = subprocess.run(
             ["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"],
             capture_output=True,
-            text=True,
             timeout=5,
             check=True,
         )

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
+
+from trainers.memory.collector import collector_paused, keep_imported
 
 
 def hush_libraries() -> None:
     """Show errors of transformers, diffusers and their helpers only; no bars, no notes about optional packages."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import diffusers
-    import transformers
-
+    is_first = "diffusers" not in sys.modules
+    with collector_paused():
+        import diffusers
+        import transformers
+    if is_first:
+        keep_imported()
     for library in (diffusers, transformers):
         library.utils.logging.set_verbosity_error()
         library.utils.logging.disable_progress_bar()

@@ -13,6 +13,7 @@ from trainers.engine.planning import Prepared, prepare
 from trainers.engine.progress import Progress
 from trainers.engine.render import render_plan
 from trainers.engine.signals import StopRequest, listening
+from trainers.memory.collector import collector_paused
 from trainers.rundir import control, lock
 from trainers.rundir.events import EventLog
 from trainers.rundir.heartbeat import Heartbeat
@@ -66,7 +67,8 @@ def _run(
     events.write("plan", plan=prepared.plan.to_json())
     for line in render_plan(prepared.plan):
         say(line)
-    from trainers.engine.assemble import assemble
+    with collector_paused():  # brings torch
+        from trainers.engine.assemble import assemble
 
     session = assemble(loaded, directory, prepared, events, stop, progress, say, cache)
     return _train_and_export(session)

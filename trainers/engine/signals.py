@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from trainers.core.errors import EXIT_RESUMABLE
@@ -45,11 +44,10 @@ def listening(stop: StopRequest) -> Iterator[StopRequest]:
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if stop:
-            sys.stderr.write("\nsecond signal: ending at once; the last checkpoint is whole\n")
-            sys.stderr.flush()
+            _tell("second signal: ending at once; the last checkpoint is whole")
             os._exit(EXIT_RESUMABLE)
         stop.ask(signal.Signals(number).name)
-        sys.stderr.write("\nstopping: finishing this step and saving (again to end at once)\n")
+        _tell("stopping: finishing this step and saving (again to end at once)")
 
     numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
     try:
@@ -60,4 +58,10 @@ def listening(stop: StopRequest) -> Iterator[StopRequest]:
         yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _tell(sentence: str) -> None:
+    """Print past Python's own buffers: the signal may have come in the middle of a print, or the terminal be gone."""
+    with suppress(OSError):
+        os.write(2, f"\n{sentence}\n".encode())

@@ -10,8 +10,9 @@ from pydantic import AfterValidator, BeforeValidator
 from trainers.core.units import Length, parse_bytes, parse_length
 
 NEVER = "never"
+_LONGEST_NAME = 120  # bytes; file systems end at 255, and names of files are made from it
 _FORBIDDEN_IN_NAMES = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
-_RESERVED_ON_WINDOWS = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
+_RESERVED_ON_WINDOWS = re.compile(r"^(con|prn|aux|nul|conin\$|conout\$|com[\d¹²³]|lpt[\d¹²³])(\..*)?$", re.IGNORECASE)
 
 
 def _spell_out(value: Any) -> Any:
@@ -61,6 +62,8 @@ def _check_memory(text: str) -> str:
 def _check_name(text: str) -> str:
     if _FORBIDDEN_IN_NAMES.search(text) or _RESERVED_ON_WINDOWS.match(text) or text != text.strip(" ."):
         raise ValueError(f'"{text}" cannot be the name of a folder on every system; use letters, digits, "-" and "_"')
+    if len(text.encode()) > _LONGEST_NAME:
+        raise ValueError(f"a name of {len(text.encode())} bytes is too long; up to {_LONGEST_NAME} work everywhere")
     return text
 
 

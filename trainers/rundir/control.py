@@ -52,7 +52,7 @@ def poll(run: RunDir) -> list[Request]:
     found = []
     for name in names:
         try:
-            found.append(Request.model_validate_json((run.control / name).read_bytes()))
+            found.append(Request.model_validate_json(atomic.patiently((run.control / name).read_bytes)))
         except (FileNotFoundError, ValidationError):  # answered in between, or of a later version
             continue
     return found
@@ -60,7 +60,7 @@ def poll(run: RunDir) -> list[Request]:
 
 def answer(run: RunDir, wish: Request) -> None:
     """Mark a request as answered."""
-    (run.control / f"{wish.id}.json").unlink(missing_ok=True)
+    atomic.patiently(lambda: (run.control / f"{wish.id}.json").unlink(missing_ok=True))
 
 
 def clear(run: RunDir) -> None:

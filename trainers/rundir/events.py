@@ -264,6 +264,7 @@ class EventLog:
         unknown = set(fields) - set(model.model_fields)
         if unknown and model.model_config["extra"] != "allow":
             raise TypeError(f'a "{type}" event has no field {", ".join(sorted(unknown))}')
+        fields = {name: _spelled(value) for name, value in fields.items()}
         with self._mutex:
             self._step, self._samples = fields.get("step", self._step), fields.get("samples", self._samples)
             event = model(**{"time": time.time(), **fields, "step": self._step, "samples": self._samples})
@@ -288,6 +289,15 @@ class EventLog:
         while data:  # a raw file may take less than it is given
             data = data[self._file.write(data) or 0 :]
         self._written = time.monotonic()
+
+
+def _spelled(value: Any) -> Any:
+    """Spell out what is no letter in any encoding of JSON, as in file names of an old disk: "caf\\udce9.png"."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {name: _spelled(inner) for name, inner in value.items()}
+    return [_spelled(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _ends_in_half_line(path: Path) -> bool:

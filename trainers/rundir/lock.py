@@ -45,26 +45,35 @@ class Owner(BaseModel):
 def process_start(pid: int) -> str | None:
     """Return what tells this process from any other that ever had its id; None when there is no such process."""
     if os.path.exists("/proc/self/stat"):
-        # Ticks since boot, with the id of the boot: a clock that is set anew can't change them.
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        except OSError:
-            return None
-        return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+        return _start_on_linux(pid)
     import psutil
 
     try:
         process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
+        with suppress(psutil.AccessDenied):  # another user's: it is there, which is enough
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return None
     except psutil.NoSuchProcess:
         return None
+    return str(hash(process))  # of id and start; `create_time` follows a clock that is set anew on macOS
+
+
+def _start_on_linux(pid: int) -> str | None:
+    """Return the id of the boot and ticks since then: a clock that is set anew can't change them."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode("ascii").split()
+    except OSError:
+        return None
+    boot = ""
+    with suppress(OSError):  # some containers hide it
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
 
 
 def read_owner(run: RunDir) -> Owner | None:
     """Return who holds the lock of a run, dead or alive; None when nobody does."""
     try:
-        return Owner.model_validate_json(run.lock.read_bytes())
+        return Owner.model_validate_json(atomic.patiently(run.lock.read_bytes))
     except (FileNotFoundError, ValidationError):
         return None
 
@@ -111,7 +120,7 @@ def release(run: RunDir, owner: Owner) -> None:
     """Give the lock back, unless it is another's by now."""
     current = read_owner(run)
     if current is not None and current.token == owner.token:
-        run.lock.unlink(missing_ok=True)
+        atomic.patiently(lambda: run.lock.unlink(missing_ok=True))
 
 
 def _refusal(run: RunDir) -> str:

@@ -7,9 +7,14 @@ import sys
 from trainers.engine.bench.gate import Gate
 from trainers.engine.bench.spec import Case
 
+# Packages that only extras bring, and diffusers imports at once when they are there: both loops are measured without.
+_EXTRAS = ("bitsandbytes", "scipy")
+
 
 def main(role: str, case: Case) -> None:
     """Play one role. Modules are imported in here: what a role imports is part of what it costs."""
+    for name in _EXTRAS:
+        sys.modules[name] = None  # type: ignore[assignment]
     gate = Gate()
     if role == "prepare":
         from trainers.engine.bench.prepare import prepare_case

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from trainers.engine.bench.spec import Case
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_PACKAGES = Path(__file__).resolve().parents[3]
+PACKAGES = Path(__file__).resolve().parents[3]
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
@@ -26,12 +25,11 @@ class Child:
 
     def __init__(self, role: str, case: Case) -> None:
         self.role = role
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
-        self.started = time.time()
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             [sys.executable, "-m", "trainers.engine.bench.child", role, case.to_json()],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, cwd=_PACKAGES,
-            env={**os.environ, **_ENVIRONMENT},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, encoding="utf-8",
+            cwd=PACKAGES, env={**os.environ, **_ENVIRONMENT},
         )  # fmt: skip
 
     def told(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from typing import Any
@@ -44,5 +43,11 @@ class Gate:
 
     def end(self) -> None:
         """Tell the most memory the process has had."""
-        scale = 1 if sys.platform == "darwin" else 1024
-        self.tell(peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale)
+        self.tell(peak=_peak_bytes())
+
+
+def _peak_bytes() -> int:
+    """The most memory this process has had resident."""
+    import resource  # not on Windows, where nothing else of the suite may miss it
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import importlib.metadata
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -18,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainers.engine.bench.child_process import Child
-from trainers.engine.bench.spec import FULL, SMALL, Case, Model
+from trainers.engine.bench.child_process import PACKAGES, Child
+from trainers.engine.bench.spec import FULL, SMALL, Case, Model, preset_text
 
 _MIB = 1 << 20
 Say = Callable[[str], None]
@@ -66,15 +65,13 @@ class Bench:
         return dataclasses.replace(whole, **changes)
 
 
-def bench_step(
-    bench: Bench, precisions: Sequence[str] = ("fp32", "bf16"), say: Say = lambda text: None
-) -> dict[str, Any]:
+def bench_step(bench: Bench, precisions: Sequence[str] = ("fp32", "bf16"), say: Say = str) -> dict[str, Any]:
     """Measure everything. Returns {"machine", "date", "torch", "rounds", "steps", "rows": [...]}, JSON values only."""
     with tempfile.TemporaryDirectory(prefix="trainers-bench-") as name:
         rows = [dataclasses.asdict(row) for row in _rows(bench, precisions, Path(name), say)]
     return {
         "machine": machine(),
-        "date": datetime.date.today().isoformat(),
+        "date": dt.date.today().isoformat(),
         "torch": importlib.metadata.version("torch"),
         "rounds": bench.rounds,
         "steps": bench.steps,
@@ -127,8 +124,8 @@ def _first_step(case: Case) -> Row:
     for role in ("plain", "cold"):
         with Child(role, case) as child:
             found[role] = child.told()["first_cpu"]
-            child.lap() if case.rounds else None
-            child.told()
+            child.lap()
+            child.told()  # its end
     name = f"start to first step (ours caches {case.pictures} pictures, the plain loop none)"
     return Row(name, "s", found["plain"], found["cold"], found["cold"] / found["plain"], aim="5")
 
@@ -136,7 +133,8 @@ def _first_step(case: Case) -> Row:
 def _help_time() -> Row:
     """CPU seconds of `trainers --help`; beside it a bare interpreter."""
     ours = _cpu_of([sys.executable, "-m", "trainers", "--help"])
-    return Row("trainers --help (plain: python -c pass)", "s", _cpu_of([sys.executable, "-c", "pass"]), ours, aim="0.2")
+    bare = _cpu_of([sys.executable, "-c", "pass"])
+    return Row("trainers --help (plain: an interpreter that does nothing)", "s", bare, ours, aim="0.2")
 
 
 def _caching(case: Case) -> Row:
@@ -169,6 +167,11 @@ def _race(case: Case, roles: Sequence[str]) -> tuple[dict[str, list[Lap]], dict[
 
 
 def _prepare(case: Case) -> None:
+    """Write the preset; make model, pictures and cache once."""
+    case.home.mkdir(parents=True, exist_ok=True)
+    case.preset.write_text(preset_text(case), encoding="utf-8")
+    if case.tensors.exists():
+        return
     with Child("prepare", case) as child:
         child.told()
 
@@ -186,10 +189,10 @@ def _cpu_of(command: Sequence[str]) -> float:
     """CPU seconds of a command, the least of three tries."""
 
     def once() -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        before = os.times()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=PACKAGES)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
 
     return min(once() for _ in range(3))
 

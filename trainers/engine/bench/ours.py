@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from trainers.engine.planning import Prepared, prepare
 from trainers.engine.progress import Progress
 from trainers.engine.session import Quiet, Session
 from trainers.engine.signals import StopRequest, listening
+from trainers.memory.collector import collector_paused
 from trainers.presets.load import load_preset
 from trainers.rundir import lock
 from trainers.rundir.events import EventLog
@@ -52,7 +54,9 @@ def train(case: Case, gate: Gate, *, cold: bool = False) -> None:
 
     cache = case.home / "cold-cache" if cold else case.cache
     loaded = load_preset(case.preset)
-    directory = RunDir(case.home / ("cold-run" if cold else f"run-{case.precision}")).create()
+    folder = case.home / "run"
+    shutil.rmtree(folder, ignore_errors=True)  # a run that is there would be resumed
+    directory = RunDir(folder).create()
     with (
         lock.hold(directory),
         listening(StopRequest()) as stop,
@@ -60,7 +64,8 @@ def train(case: Case, gate: Gate, *, cold: bool = False) -> None:
         Heartbeat(events),
     ):
         prepared = prepare(loaded, cache=cache)
-        from trainers.engine.assemble import assemble
+        with collector_paused():  # as engine.run does
+            from trainers.engine.assemble import assemble
         from trainers.engine.loop import train as loop
 
         session = assemble(loaded, directory, prepared, events, stop, Progress(quiet=True), _silent, cache)

@@ -13,19 +13,16 @@ from safetensors.torch import save_file
 
 from trainers.core.random import generator
 from trainers.engine.bench.ours import fill
-from trainers.engine.bench.spec import SEED, Case, preset_text
+from trainers.engine.bench.spec import SEED, Case
 
 _COLOURS = ("red", "green", "blue", "yellow", "white", "black")
 
 
 def prepare_case(case: Case) -> None:
-    """Write model, pictures, preset, and the cache with the tensors that both loops train on."""
-    if not case.weights.exists():
-        write_model(case)
-        write_pictures(case)
-    case.preset.write_text(preset_text(case), encoding="utf-8")
-    if not case.tensors.exists():
-        save_file(fill(case), case.tensors)
+    """Write model, pictures, and the cache with the tensors that both loops train on."""
+    write_model(case)
+    write_pictures(case)
+    save_file(fill(case), case.tensors)
 
 
 def write_model(case: Case) -> None:

@@ -30,7 +30,7 @@ MODELS = {model.name: model for model in (SMALL, FULL, LEAST)}
 
 @dataclass(frozen=True)
 class Case:
-    """One training to be measured: `pictures` of `pixels` squared, `batch` at a time; laps of `steps` after `warmup`."""
+    """One training: `pictures` of `pixels` squared, `batch` at a time; `rounds` laps of `steps` after `warmup`."""
 
     folder: Path
     model: Model
