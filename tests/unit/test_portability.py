@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -288,7 +289,7 @@ def test_no_letter_stops_a_print(monkeypatch, encoding, kind):
     for stream in streams.values():
         stream.flush()
         shown = "utf-8" if stream.encoding == "ascii" else stream.encoding  # typer does not believe in ASCII screens
-        assert "\\udce9" in stream.buffer.getvalue().decode(shown)
+        assert re.search(r"caf(\\udce9|\?)\.png", stream.buffer.getvalue().decode(shown))
 
 
 # processes

@@ -61,7 +61,7 @@ def _run(
     say(f"run {directory.folder}")
     for note in loaded.notes:
         say(f"note: {note}")
-    _say_changes(loaded, directory, say)
+    _say_changes(loaded, directory, events, say)
     prepared = _prepare(loaded, directory, cache, events, stop, say)
     _write_down(loaded, directory, prepared)
     events.write("plan", plan=prepared.plan.to_json())
@@ -158,7 +158,7 @@ def _write_down(loaded: Loaded, directory: RunDir, prepared: Prepared) -> None:
     write_json(directory.plan, prepared.plan.to_json())
 
 
-def _say_changes(loaded: Loaded, directory: RunDir, say: Say) -> None:
+def _say_changes(loaded: Loaded, directory: RunDir, events: EventLog, say: Say) -> None:
     """Starting again with another preset: show what is different, before it has an effect."""
     import json
 
@@ -168,9 +168,12 @@ def _say_changes(loaded: Loaded, directory: RunDir, say: Say) -> None:
     if before.get("digest") == loaded.digest:
         return
     say("the preset has changed since this run was started:")
-    for name, old, new in differences(before.get("preset", {}), loaded.preset.values()):
-        say(f"  {name}: {old!r} -> {new!r}")
+    found = differences(before.get("preset", {}), loaded.preset.values())
+    changes = [f"{name}: {old!r} -> {new!r}" for name, old, new in found]
+    for change in changes:
+        say(f"  {change}")
     say("lengths are totals: steps that are done stay done, the schedule follows the new numbers from here")
+    events.write("warning", message="the preset has changed: " + "; ".join(changes))
 
 
 def differences(old: object, new: object, prefix: str = "") -> list[tuple[str, object, object]]:

@@ -9,11 +9,15 @@ from pathlib import Path
 from trainers.core.errors import UserError
 
 
-def run_folder(out: str | None, configured: str | None, name: str) -> Path:
-    """Where a run goes: `--out` is its own folder, `run.out` in a preset the folder of all runs; else runs/NAME."""
+def run_folder(out: str | None, configured: str | None, name: str, base: Path) -> Path:
+    """Where a run goes: `--out` is its own folder; `run.out` that of all runs, seen from the preset's folder `base`.
+
+    With neither it is runs/NAME below the current folder.
+    """
     if out is not None:
         return Path(out).expanduser().absolute()
-    return (Path(configured).expanduser() if configured else Path("runs")).absolute() / name
+    runs = base / Path(configured).expanduser() if configured else Path("runs")
+    return runs.absolute() / name
 
 
 def run(
@@ -30,7 +34,7 @@ def run(
 
     _only_one_process()
     loaded = load_preset(preset, overrides)
-    folder = run_folder(out, loaded.preset.run.out, loaded.preset.run.name or loaded.path.stem)
+    folder = run_folder(out, loaded.preset.run.out, loaded.preset.run.name or loaded.path.stem, loaded.folder)
     return train(loaded, folder, cache=Path(cache).absolute() if cache else None, quiet=quiet)
 
 
