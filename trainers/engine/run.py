@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainers.core.atomic import clear_temporaries, write_bytes, write_json
+from trainers.core.atomic import clear_temporaries, replacing, write_json
 from trainers.core.errors import EXIT_DONE, EXIT_RESUMABLE, Interrupted, UserError
 from trainers.engine.planning import Prepared, prepare
 from trainers.engine.progress import Progress
@@ -81,7 +81,9 @@ def _keep_preset(loaded: Loaded, directory: RunDir) -> Loaded:
 
     text = frozen_text(loaded, directory.folder).encode()
     if not directory.preset.exists() or directory.preset.read_bytes() != text:
-        write_bytes(directory.preset, text)
+        with replacing(directory.preset) as candidate:
+            candidate.write_bytes(text)
+            load_preset(candidate)  # a preset that cannot be read back never takes the place of one that can
     return load_preset(directory.preset)
 
 

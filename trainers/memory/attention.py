@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SMALL = 1 << 24
-"""Entries of an attention table (samples x heads x queries x keys) up to which it may be kept whole: 32 MiB in bf16."""
+"""Entries of an attention table (samples x heads x queries x keys) up to which it is kept whole: 32 MiB in bf16."""
 
 
 class BySize:
     """Attention of one layer for bf16 on a CPU: the plain formula while its table is small, SDPA's kernel beyond.
 
-    The kernel never keeps the table, but on a CPU it takes 1.5 to 3 times as long in bf16 as two matrix products and a
-    softmax. Both ways are diffusers' own processors.
+    The kernel never holds the table, but on a CPU it takes 1.5 to 3 times as long in bf16 as two matrix products and a
+    softmax. The price is the table of each layer, bounded above, until the backward pass; gradient checkpointing lowers
+    it to that of one block. Both ways are diffusers' own processors.
     """
 
     def __init__(self) -> None:
@@ -26,14 +27,18 @@ class BySize:
         self._plain, self._kernel = AttnProcessor(), AttnProcessor2_0()
 
     def __call__(
-        self, attn: Any, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None, **others: Any
+        self,
+        attn: Any,
+        hidden_states: Tensor,
+        encoder_hidden_states: Tensor | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Tensor:
         """hidden_states [B, L, D] (or [B, D, H, W]) attends to encoder_hidden_states [B, S, E], or to itself."""
         queries = hidden_states.shape[1] if hidden_states.ndim == 3 else hidden_states[0, 0].numel()
         keys = queries if encoder_hidden_states is None else encoder_hidden_states.shape[1]
         small = hidden_states.shape[0] * attn.heads * queries * keys <= _SMALL
-        answer: Tensor = (self._plain if small else self._kernel)(attn, hidden_states, encoder_hidden_states, **others)
-        return answer
+        processor = self._plain if small else self._kernel
+        return processor(attn, hidden_states, encoder_hidden_states, attention_mask)
 
 
 def use_attention(denoiser: Any, wanted: str) -> str:

@@ -25,6 +25,10 @@ Say = Callable[[str], None]
 Lap = dict[str, float]
 
 
+def _silent(text: str) -> None:
+    """Say nothing."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of the table: a time, rate or size of ours beside the plain loop's.
@@ -65,7 +69,7 @@ class Bench:
         return dataclasses.replace(whole, **changes)
 
 
-def bench_step(bench: Bench, precisions: Sequence[str] = ("fp32", "bf16"), say: Say = str) -> dict[str, Any]:
+def bench_step(bench: Bench, precisions: Sequence[str] = ("fp32", "bf16"), say: Say = _silent) -> dict[str, Any]:
     """Measure everything. Returns {"machine", "date", "torch", "rounds", "steps", "rows": [...]}, JSON values only."""
     with tempfile.TemporaryDirectory(prefix="trainers-bench-") as name:
         rows = [dataclasses.asdict(row) for row in _rows(bench, precisions, Path(name), say)]
@@ -188,11 +192,13 @@ def _compare(name: str, unit: str, plain: Sequence[Lap], ours: Sequence[Lap], ai
 def _cpu_of(command: Sequence[str]) -> float:
     """CPU seconds of a command, the least of three tries."""
 
+    import resource  # not on Windows
+
     def once() -> float:
-        before = os.times()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=PACKAGES)
-        after = os.times()
-        return after.children_user + after.children_system - before.children_user - before.children_system
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     return min(once() for _ in range(3))
 

@@ -8,6 +8,8 @@ left of a difference is the fixed cost of our loop.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,8 +92,8 @@ def encode(case: Case, gate: Gate) -> None:
     gate.end()
 
 
-def _encode_one(vae: nn.Module, path: object, edge: int) -> Tensor:
-    picture = Image.open(str(path)).convert("RGB")
+def _encode_one(vae: Any, path: Path, edge: int) -> Tensor:
+    picture = Image.open(path).convert("RGB")
     side = min(picture.size)
     left, top = (picture.width - side) // 2, (picture.height - side) // 2
     square = picture.resize((edge, edge), Image.Resampling.LANCZOS, (left, top, left + side, top + side))
@@ -110,7 +112,7 @@ def _adapt(network: nn.Module) -> list[nn.Parameter]:
         if leaf in _ADAPTED or name.endswith("to_out.0"):
             layer = ThinLora(network.get_submodule(name))  # type: ignore[arg-type]
             setattr(network.get_submodule(parent), leaf, layer)
-            trained += [layer.down.weight, layer.up.weight]
+            trained += [*layer.down.parameters(), *layer.up.parameters()]
     return trained
 
 
