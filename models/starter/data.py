@@ -16,7 +16,7 @@ import typer
 
 from models.starter.captions import write_captions
 from models.starter.pictures import GROUNDS, keyed_random, place
-from models.starter.sprites import LOOKS, iterate_sprites, load_subjects
+from models.starter.sprites import LOOKS, core_numbers, iterate_sprites, load_subjects
 
 NOTICE = """The pictures in this folder were composed from
 - Fluent Emoji 3D and Fluent Emoji Flat, (c) Microsoft Corporation, MIT licence
@@ -36,12 +36,15 @@ def unseen_ground(subject: int, look: int) -> int:
     return (3 * subject + 4 * look) % len(GROUNDS)
 
 
-def render(packages: Path, out: Path, seed: int = 0) -> int:
-    """Write all pictures and captions to ``out``; return the number of pictures."""
+def render(packages: Path, out: Path, seed: int = 0, *, core: bool = False) -> int:
+    """Write all pictures and captions to ``out``, or those of the core subjects; return the number of pictures."""
     out.mkdir(parents=True, exist_ok=True)
     subjects = load_subjects(packages)
     count = 0
+    wanted = set(core_numbers()) if core else range(len(subjects))
     for number, look_index, sprite in iterate_sprites(packages):
+        if number not in wanted:
+            continue
         subject, look = subjects[number], LOOKS[look_index]
         for index, (ground, colour) in enumerate(GROUNDS.items()):
             if index == unseen_ground(number, look_index):
@@ -60,9 +63,10 @@ def main(
     packages: Annotated[Path, typer.Option(help="folder into which the npm packages were installed")],
     out: Annotated[Path, typer.Option(help="folder for pictures and captions")],
     seed: Annotated[int, typer.Option(help="key of the small variations and of the captions")] = 0,
+    core: Annotated[bool, typer.Option("--core", help="only the subjects of subjects-core.txt")] = False,
 ) -> None:
     """Render the training set."""
-    typer.echo(f"{render(packages, out, seed)} pictures in {out}")
+    typer.echo(f"{render(packages, out, seed, core=core)} pictures in {out}")
 
 
 if __name__ == "__main__":

@@ -25,16 +25,18 @@ class Prompt:
     seen: bool
 
 
-def make_prompts(names: Sequence[str], count: int) -> list[Prompt]:
+def make_prompts(names: Sequence[str], count: int, among: Sequence[int] | None = None) -> list[Prompt]:
     """Return ``count`` prompts: another subject each, looks and sentence forms in turn.
 
-    Every other prompt asks for the one ground on which training never showed this subject in this look.
+    Every other prompt asks for the one ground on which training never showed this subject in this look. ``among`` holds
+    the numbers of the subjects that may be asked for; None is all of them.
     """
     grounds = list(GROUNDS)
+    chosen = range(len(names)) if among is None else among
     prompts: list[Prompt] = []
     for number in range(count):
-        turn, subject = number // 2, number * STRIDE % len(names)
-        look = (number + number // len(names)) % len(LOOKS)
+        turn, subject = number // 2, chosen[number * STRIDE % len(chosen)]
+        look = (number + number // len(chosen)) % len(LOOKS)
         seen = number % 2 == 0
         away = 1 + turn % (len(grounds) - 1) if seen else 0
         ground = (unseen_ground(subject, look) + away) % len(grounds)

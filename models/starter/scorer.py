@@ -80,7 +80,7 @@ def _describe(guesses: dict[str, Tensor], number: int, prompt: Prompt, names: Se
     return {"number": number, "prompt": prompt.text, "seen as": seen}
 
 
-def bench(
+def bench(  # noqa: PLR0913 - what is measured, with what, and where the answers go
     model: Path,
     packages: Path,
     pictures: int = 200,
@@ -90,11 +90,13 @@ def bench(
     classifier: Path | None = None,
     say: Say = _silent,
     painter: Paint | None = None,
+    among: Sequence[int] | None = None,
 ) -> dict[str, object]:
     """Score a model folder; with ``out`` also write ``score.json`` and ``sheet.png`` there.
 
     ``classifier`` is the file that keeps the trained classifier; it lies beside the packages by default. ``painter``
-    takes the pipeline's place.
+    takes the pipeline's place. ``among`` are the numbers of the subjects that are asked for, all by default; the
+    classifier always chooses among all.
     """
     sampling = sampling or Sampling()
     check_packages(packages)
@@ -110,7 +112,7 @@ def bench(
         ),
     }
     clock.append(time.monotonic())
-    prompts = make_prompts(names, pictures)
+    prompts = make_prompts(names, pictures, among)
     texts = [prompt.text for prompt in prompts]
     painted = painter(texts) if painter else paint(model, texts, sampling, lambda n: say(f"{n}/{pictures} painted"))
     clock.append(time.monotonic())

@@ -94,15 +94,25 @@ def load_subjects(packages: Path) -> list[Subject]:
     """Read ``subjects.txt`` and find each label's code point; unknown labels are an error."""
     labels = _labels(Path(packages))
     subjects: list[Subject] = []
-    for line in Path(__file__).with_name("subjects.txt").read_text(encoding="utf-8").splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
+    for line in _entries("subjects.txt"):
         label, _, names = (part.strip() for part in line.partition("="))
         if label not in labels:
             raise UserError(f"no emoji is called {label!r}", where="subjects.txt", remedy=f"use {NPM_PACKAGES[-1]}")
         subjects.append(Subject(labels[label], tuple(n.strip() for n in (names or label).split("|"))))
     _check_distinct(subjects)
     return subjects
+
+
+def core_numbers() -> tuple[int, ...]:
+    """The numbers, in the wide list, of the subjects that the shipped weights are finished on."""
+    wide, core = (_entries(name) for name in ("subjects.txt", "subjects-core.txt"))
+    return tuple(wide.index(line) for line in core)
+
+
+def _entries(name: str) -> list[str]:
+    """The lines of a subject list that name a subject."""
+    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
 def _check_distinct(subjects: list[Subject]) -> None:

@@ -61,7 +61,14 @@ def test_the_whole_bench_at_its_smallest_size() -> None:
     measured = bench_step(SMALLEST, ("fp32",), said.append)
     assert json.loads(json.dumps(measured)) == measured
     rows = {row["name"]: row for row in measured["rows"]}
-    begun = ("step, least U-Net, 64 px, fp32", "peak memory", "fixed cost", "start to first", "trainers --help", "latent")
+    begun = (
+        "step, least U-Net, 64 px, fp32",
+        "peak memory",
+        "fixed cost",
+        "start to first",
+        "trainers --help",
+        "latent",
+    )
     assert all(any(name.startswith(start) for name in rows) for start in begun), list(rows)
     assert all(row["ours"] > 0 for row in rows.values() if row["unit"] != "ms")  # a fixed cost may be hidden by noise
     assert all(row["ratio"] > 0 for name, row in rows.items() if not name.startswith("fixed cost"))

@@ -338,7 +338,6 @@ def test_signals_are_left_alone_outside_the_main_thread():
 
 ONE_SYSTEM_ONLY = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "msvcrt", "winreg", "_winapi"}
 TEXT_METHODS = {"read_text", "write_text"}
-MEASURING = ROOT / "trainers" / "engine" / "bench"  # reads the clocks of a process, for developers on Linux and macOS
 
 
 def sources() -> Iterator[tuple[Path, ast.Module]]:
@@ -377,7 +376,6 @@ def test_no_module_needs_what_only_one_system_has():
     wrong = [
         f"{path}:{node.lineno} {name}"
         for path, tree in sources()
-        if not path.is_relative_to(MEASURING)
         for node in tree.body
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for name in ([one.name for one in node.names] if isinstance(node, ast.Import) else [node.module])

@@ -52,6 +52,9 @@ def starter(
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Denoising steps; left out: as recommended.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to put score.json and sheet.png.")] = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Ask for every subject ever trained, not only for those it was finished on.")
+    ] = False,
     classifier: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keeps the trained judge; left out: beside the packages.")
     ] = None,
@@ -68,7 +71,14 @@ def starter(
     sampling = scorer.choose_sampling(guidance, steps)
     with Console(stderr=True).status("opening the packages") as status:
         report = scorer.bench(
-            folder, packages, pictures, sampling=sampling, out=out, classifier=classifier, say=status.update
+            folder,
+            packages,
+            pictures,
+            sampling=sampling,
+            out=out,
+            classifier=classifier,
+            say=status.update,
+            among=None if wide else discover.load("models", "starter", "sprites").core_numbers(),
         )
     if as_json:
         _output.document(report)
