@@ -15,6 +15,7 @@ from trainers.core.digest import of_file, of_json
 from trainers.core.errors import Problem, UserError
 from trainers.core.facts import Facts, NoiseSchedule, PredictionKind
 from trainers.core.family import Weights
+from trainers.core.places import expanded
 
 from . import hub, single_file_facts, traits, weight_files
 from .architecture import FOLDER_OF_PART, TOKENIZER_OF_PART, Architecture
@@ -53,7 +54,7 @@ def local_place(weights: str) -> Path | None:
         if not folder.is_dir():
             raise UserError(f'there is no embedded model "{weights}"', remedy='the embedded one is "builtin:starter"')
         return folder
-    path = Path(weights).expanduser()
+    path = expanded(weights)
     if path.exists():
         return path.resolve()
     is_path = path.is_absolute() or weights.startswith((".", "~")) or "\\" in weights

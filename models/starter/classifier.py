@@ -105,17 +105,15 @@ def batches(
         yield pictures, dict(zip(HEADS, (subject, look, ground), strict=True))
 
 
-def train_classifier(
-    packages: Path, say: Callable[[str], None], steps: int = STEPS, size: int = BATCH, seed: int = SEED
-) -> Classifier:
+def train_classifier(packages: Path, say: Callable[[str], None], steps: int) -> Classifier:
     """Train the classifier (some three minutes on one core) and return it ready for use."""
     keep_heap_pages()
     sprites, labels = load_sprite_tensors(packages)
-    torch.manual_seed(seed)
+    torch.manual_seed(SEED)
     network = Classifier(int(labels[:, 0].max()) + 1).to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
-    generator = torch.Generator().manual_seed(seed)
-    for step, (pictures, targets) in enumerate(batches(sprites, labels, steps, size, generator)):
+    generator = torch.Generator().manual_seed(SEED)
+    for step, (pictures, targets) in enumerate(batches(sprites, labels, steps, BATCH, generator)):
         factor = min(1.0, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / steps))
         optimizer.param_groups[0]["lr"] = RATE * factor
         logits = network(pictures)
@@ -137,7 +135,7 @@ def obtain_classifier(packages: Path, file: Path, say: Callable[[str], None]) ->
     if state is not None:
         network.load_state_dict(state)
         return network.eval()
-    network = train_classifier(packages, say)
+    network = train_classifier(packages, say, STEPS)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")
     save_file(network.state_dict(), partial, metadata={"recipe": recipe})

@@ -382,3 +382,9 @@ def test_no_module_needs_what_only_one_system_has():
         if name in ONE_SYSTEM_ONLY
     ]
     assert wrong == []
+
+
+def test_a_folder_that_looks_like_the_home_of_nobody_is_told_like_any_other(tmp_path):
+    loaded = load_preset(write_preset(tmp_path / "a.toml", "~nobody-of-this-name/pics"))
+    (problem,) = scan(loaded.preset.data, loaded.folder).errors
+    assert problem.what == "this folder does not exist"

@@ -32,6 +32,14 @@ def datasets_folder() -> Path:
     return _own("datasets")
 
 
+def expanded(text: str | Path) -> Path:
+    """Read "~" as the user's home; what only looks like somebody's home, as the folder "~old", stays as it is."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
 def runs_folder() -> Path:
     """Return the folder in which run directories are made when nothing else is asked for."""
     return (checkout() or Path.cwd()) / "runs"

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from trainers.core.places import expanded
+
 PICTURES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff", ".gif", ".avif", ".jp2"}
     | {".ppm", ".pgm", ".pbm", ".tga", ".mpo", ".apng", ".qoi"}
@@ -104,9 +106,9 @@ def _walk(top: Path, recursive: bool) -> Iterator[tuple[str, str]]:
 
 def resolve(base: Path, text: str) -> Path:
     """Find a folder or file named in a preset: "~" and paths relative to `base`; backslashes work everywhere."""
-    path = base / Path(text).expanduser()
+    path = base / expanded(text)
     if not path.exists() and os.sep == "/" and "\\" in text:
-        path = base / Path(text.replace("\\", "/")).expanduser()
+        path = base / expanded(text.replace("\\", "/"))
     return Path(os.path.abspath(path))
 
 

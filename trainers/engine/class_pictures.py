@@ -16,6 +16,7 @@ from trainers.core.atomic import write_bytes
 from trainers.core.digest import of_bytes
 from trainers.core.errors import Interrupted, UserError
 from trainers.core.units import format_seconds
+from trainers.data.listing import resolve
 from trainers.engine.preview import PreviewSettings
 from trainers.engine.sheet import save_picture
 from trainers.engine.signals import StopRequest, stop_requested
@@ -33,8 +34,7 @@ _BATCH = 8
 
 def missing(concept: Concept, base: Path) -> tuple[Path, int]:
     """The folder of a class concept and how many pictures it still lacks."""
-    folder = Path(concept.folder).expanduser()
-    folder = folder if folder.is_absolute() else base / folder
+    folder = resolve(base, concept.folder)
     have = sum(path.suffix.lower() in _ENDINGS for path in folder.iterdir()) if folder.is_dir() else 0
     return folder, max(0, concept.generate - have)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainers.core.errors import UserError
+from trainers.core.places import expanded
 
 
 def run_folder(out: str | None, configured: str | None, name: str, base: Path) -> Path:
@@ -15,8 +16,8 @@ def run_folder(out: str | None, configured: str | None, name: str, base: Path) -
     With neither it is runs/NAME below the current folder.
     """
     if out is not None:
-        return Path(out).expanduser().absolute()
-    runs = base / Path(configured).expanduser() if configured else Path("runs")
+        return expanded(out).absolute()
+    runs = base / expanded(configured) if configured else Path("runs")
     return runs.absolute() / name
 
 

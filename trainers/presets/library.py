@@ -53,7 +53,7 @@ def find(name: str, folder: Path | None = None) -> Path:
 
 def locate(path: str | Path) -> Path:
     """Return the file that is meant: a path, or else the name of a preset of the suite."""
-    file = Path(path).expanduser()
+    file = places.expanded(path)
     if file.is_file():
         return file
     if file.is_dir():

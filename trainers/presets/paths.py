@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from trainers.core.places import expanded
+
 from . import edit
 from .lines import Path as KeyPath
 
@@ -29,7 +31,7 @@ BUILTIN = "builtin:"
 
 def absolute(text: str, base: Path) -> Path:
     """Return the path that `text` means in a preset of folder `base`. "~" is the user's home."""
-    return base / Path(text).expanduser()
+    return base / expanded(text)
 
 
 def is_local(text: str, base: Path) -> bool:
@@ -47,7 +49,7 @@ def rebase(document: Any, old: Path, new: Path, *, absent: bool = False) -> None
     """
     for path in list(_paths_in(document, PATH_KEYS)):
         text = edit.get(document, path)
-        if not isinstance(text, str) or Path(text).expanduser().is_absolute():
+        if not isinstance(text, str) or expanded(text).is_absolute():
             continue
         if not is_local(text, old) and (path in _HUB_KEYS or not absent):
             continue

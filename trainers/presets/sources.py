@@ -13,6 +13,7 @@ from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 
 from trainers.core.errors import Problem, UserError
+from trainers.core.places import expanded
 
 from . import document as files
 from . import edit, paths
@@ -175,5 +176,5 @@ def _near_the_shell(found: Sources, one: Override) -> Any:
     )  # fmt: skip
     if not is_path or not isinstance(one.value, str) or one.value.startswith(paths.BUILTIN):
         return one.value
-    here, there = Path.cwd() / Path(one.value).expanduser(), paths.absolute(one.value, found.path.parent)
+    here, there = Path.cwd() / expanded(one.value), paths.absolute(one.value, found.path.parent)
     return here.as_posix() if here.exists() and not there.exists() else one.value
