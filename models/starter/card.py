@@ -1,7 +1,7 @@
 """Writes the measured figures into the model card: ``python -m models.starter.card``.
 
-Scores the embedded model, keeps the figures in ``score.json`` and the first pictures in ``sheet.png`` beside the
-card, and replaces what stands between the card's two marks.
+Scores the embedded model on the subjects of ``subjects-core.txt``, keeps the figures in ``score.json`` and the first
+pictures in ``sheet.png`` beside the card, and replaces what stands between the card's two marks.
 """
 
 from __future__ import annotations
@@ -64,8 +64,11 @@ def main(
 ) -> None:
     """Score the model and write the figures into the card."""
     from models.starter.scorer import bench
+    from models.starter.sprites import core_numbers
 
-    report = bench(model, packages, pictures, out=HOME, say=lambda text: typer.echo(text, err=True))
+    report = bench(
+        model, packages, pictures, out=HOME, say=lambda text: typer.echo(text, err=True), among=core_numbers()
+    )
     card = HOME / "README.md"
     card.write_text(fill_card(card.read_text(encoding="utf-8"), report), encoding="utf-8")
     typer.echo(describe(report))

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import diffusers
 import torch
+import transformers
 from diffusers import AutoencoderKL, StableDiffusionPipeline
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
@@ -29,6 +31,8 @@ class Sampling:
 @torch.no_grad()
 def paint(model: Path, texts: Sequence[str], sampling: Sampling, tell: Callable[[int], None]) -> Tensor:
     """Paint one picture a prompt, seed = its number: ``[N, 3, 128, 128]`` in [0, 1]. ``tell`` hears the count."""
+    for library in (diffusers, transformers):
+        library.utils.logging.disable_progress_bar()
     pipeline = StableDiffusionPipeline.from_pretrained(model, dtype=torch.float32, local_files_only=True)
     pipeline.set_progress_bar_config(disable=True)
     chunks: list[Tensor] = []

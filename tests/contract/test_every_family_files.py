@@ -178,9 +178,6 @@ def test_embedded_weights_are_what_the_facts_say(case: Case) -> None:
     if not facts.default_weights.startswith("builtin:"):
         assert "/" in facts.default_weights
         return
-    folder = case.family.architecture.configs
-    if not (folder / "unet" / "diffusion_pytorch_model.safetensors").is_file():
-        pytest.skip("the embedded weights are not trained yet")
     weights = case.family.resolve(facts.default_weights, offline=True)
     assert weights.facts == facts
     denoiser = case.family.load("denoiser", weights, dtype=torch.float32, device="cpu")

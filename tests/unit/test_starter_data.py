@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from models.starter import sprites
+from models.starter import data, sprites
 from models.starter.captions import LINES, LOOK_WORDS, fill
 from models.starter.data import render, unseen_ground
 from models.starter.pictures import GROUNDS
@@ -58,6 +58,18 @@ def test_every_ground_is_left_out_equally_often() -> None:
     counts = np.bincount([unseen_ground(subject, look) for subject in range(310) for look in range(3)])
     assert len(counts) == len(GROUNDS)
     assert counts.max() == counts.min()
+
+
+def test_the_core_list_is_a_part_of_the_wide_one_and_drawn_alike(
+    rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = sprites.core_numbers()
+    assert len(numbers) == len(set(numbers)) == 105
+    assert max(numbers) < 313
+    monkeypatch.setattr(data, "core_numbers", lambda: (1,))
+    render(tmp_path, tmp_path / "core", core=True)
+    core = digests(tmp_path / "core")
+    assert core == {name: one for name, one in digests(rendered).items() if name.startswith("001-") or name == "NOTICE"}
 
 
 def test_pictures_show_their_ground(rendered: Path) -> None:

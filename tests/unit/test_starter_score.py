@@ -36,6 +36,13 @@ def test_prompts_cover_subjects_looks_and_grounds() -> None:
     assert all((prompt.ground != unseen_ground(prompt.subject, prompt.look)) == prompt.seen for prompt in prompts)
 
 
+def test_only_the_subjects_of_a_list_are_asked_for() -> None:
+    core = (3, 100, 7, 250)
+    prompts = make_prompts(MANY, 24, core)
+    assert Counter(prompt.subject for prompt in prompts) == dict.fromkeys(core, 6)
+    assert len({(prompt.subject, prompt.look) for prompt in prompts}) == 12
+
+
 def test_seen_and_unseen_prompts_are_worded_alike() -> None:
     prompts = make_prompts(["X"] * 313, 280)
     forms: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
@@ -85,7 +92,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("judge") / "classifier.safetensors"
     with pytest.MonkeyPatch.context() as patch:
         use_stand_ins(patch)
-        patch.setattr(judge, "STEPS", 60)
+        patch.setattr(judge, "STEPS", 120)
+        patch.setattr(judge, "BATCH", 32)
         judge.obtain_classifier(Path(), file, lambda text: None)
     return file
 
@@ -93,7 +101,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch, kept: Path) -> Path:
     use_stand_ins(monkeypatch)
-    monkeypatch.setattr(judge, "STEPS", 60)
+    monkeypatch.setattr(judge, "STEPS", 120)
+    monkeypatch.setattr(judge, "BATCH", 32)
     monkeypatch.setattr(scorer, "decode_again", lambda model, pictures: pictures)
     return kept
 
@@ -156,7 +165,11 @@ def test_the_sheet_keeps_within_its_size(tmp_path: Path) -> None:
 def test_the_command_prints_shares_or_json(stand_ins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = SimpleNamespace(folder=Path())
     family = SimpleNamespace(resolve=lambda model, offline: found)
-    modules = {"scorer": scorer, "family": SimpleNamespace(Family=lambda: family)}
+    modules = {
+        "scorer": scorer,
+        "family": SimpleNamespace(Family=lambda: family),
+        "sprites": SimpleNamespace(core_numbers=lambda: (0, 1, 2), check_packages=lambda packages: None),
+    }
     monkeypatch.setattr(discover, "load", lambda package, name, part="": modules[part])
     monkeypatch.setattr(scorer, "paint", lambda model, texts, sampling, tell: perfect(make_prompts(NAMES, len(texts))))
     command = ["bench", "starter", "--pictures", "6", "--packages", ".", "--classifier", str(stand_ins)]

@@ -65,8 +65,9 @@ def starter(
 
     from trainers.core import discover
 
+    sprites = discover.load("models", "starter", "sprites")
+    sprites.check_packages(packages)  # before torch is loaded
     scorer = discover.load("models", "starter", "scorer")
-    scorer.check_packages(packages)
     folder = discover.load("models", "starter", "family").Family().resolve(model, offline=True).folder
     sampling = scorer.choose_sampling(guidance, steps)
     with Console(stderr=True).status("opening the packages") as status:
@@ -78,7 +79,7 @@ def starter(
             out=out,
             classifier=classifier,
             say=status.update,
-            among=None if wide else discover.load("models", "starter", "sprites").core_numbers(),
+            among=None if wide else sprites.core_numbers(),
         )
     if as_json:
         _output.document(report)
