@@ -9,8 +9,7 @@ from models._shared.stable_diffusion import StableDiffusion
 
 from .facts import FACTS
 
-_HOME = Path(__file__).parent
-_WEIGHTS = _HOME / "weights"
+_WEIGHTS = Path(__file__).parent / "weights"
 
 
 class Family(StableDiffusion):
@@ -19,6 +18,6 @@ class Family(StableDiffusion):
     facts = FACTS
     architecture = Architecture(
         facts=FACTS,
-        configs=_WEIGHTS if (_WEIGHTS / "unet" / "config.json").is_file() else _HOME / "configs",
+        configs=_WEIGHTS,
         texts={"text_encoder": TextForm("cond_stage_model.transformer.")},
     )
