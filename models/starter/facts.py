@@ -22,6 +22,7 @@ FACTS = Facts(
     text_targets=unet_facts.TEXT_TARGETS,
     keep_precise=("vae",),
     muon_excluded=unet_facts.FIRST_AND_LAST,
+    parameters={"denoiser": 10_939_016, "vae": 1_654_555, "text_encoder": 898_240},
     signatures=("denoiser=unet", "inputs=8", "pooled=no"),
     default_weights="builtin:starter",
     modelspec="trainers-starter",

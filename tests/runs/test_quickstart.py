@@ -64,7 +64,15 @@ def likeness(run: RunDir, step: int, index: int, real: list[np.ndarray]) -> floa
     return min(float(np.abs(painted - picture[middle]).mean()) for picture in real)
 
 
-def test_the_run_is_done_and_everything_is_where_it_says(quickstart: RunDir) -> None:
+def test_quickstart(quickstart: RunDir, root: Path, cli: Cli, tmp_path: Path) -> None:
+    """One run, looked at from all sides; as one test, since tests of a module may land in different processes."""
+    everything_is_where_it_says(quickstart)
+    everything_trained_and_the_loss_fell(quickstart)
+    the_subject_is_there_afterwards_and_was_not_before(quickstart, root)
+    the_lora_file_alone_paints_the_subject(quickstart, root, cli, tmp_path)
+
+
+def everything_is_where_it_says(quickstart: RunDir) -> None:
     said = (quickstart.folder / "said.txt").read_text(encoding="utf-8")
     assert read_status(quickstart).state == "done"
     for part in ("plan", "proof: all", "exported and verified", "before and after", "trainers sample", "ComfyUI"):
@@ -75,7 +83,7 @@ def test_the_run_is_done_and_everything_is_where_it_says(quickstart: RunDir) -> 
     assert all((quickstart.folder / event.path).is_file() for event in exported)
 
 
-def test_everything_trained_and_the_loss_fell(quickstart: RunDir) -> None:
+def everything_trained_and_the_loss_fell(quickstart: RunDir) -> None:
     events = read(quickstart.events)
     assert [event.holds for event in events if isinstance(event, ProofEvent)] == [True]
     losses = [event.loss for event in events if isinstance(event, MetricEvent)]
@@ -84,7 +92,7 @@ def test_everything_trained_and_the_loss_fell(quickstart: RunDir) -> None:
     assert np.mean(losses[-50:]) < 0.8 * np.mean(losses[:20])
 
 
-def test_the_subject_is_there_afterwards_and_was_not_before(quickstart: RunDir, root: Path) -> None:
+def the_subject_is_there_afterwards_and_was_not_before(quickstart: RunDir, root: Path) -> None:
     real = [small(path) for path in sorted((root / "datasets" / "yellow-cat").glob("*.png"))]
     previews = [event for event in read(quickstart.events) if isinstance(event, PreviewEvent)]
     last = max(event.step for event in previews)
@@ -95,7 +103,7 @@ def test_the_subject_is_there_afterwards_and_was_not_before(quickstart: RunDir, 
     assert np.mean(after) < 0.6 * np.mean(before), (before, after)
 
 
-def test_the_lora_file_alone_paints_the_subject(quickstart: RunDir, root: Path, cli: Cli, tmp_path: Path) -> None:
+def the_lora_file_alone_paints_the_subject(quickstart: RunDir, root: Path, cli: Cli, tmp_path: Path) -> None:
     preset = load_preset(quickstart.preset).preset
     lora = next(quickstart.exports.glob("*.safetensors"))
     out = tmp_path / "cat.png"

@@ -71,7 +71,7 @@ def test_the_whole_bench_at_its_smallest_size() -> None:
     )
     assert all(any(name.startswith(start) for name in rows) for start in begun), list(rows)
     assert all(row["ours"] > 0 for row in rows.values() if row["unit"] != "ms")  # a fixed cost may be hidden by noise
-    assert all(row["ratio"] > 0 for name, row in rows.items() if not name.startswith("fixed cost"))
+    assert all(row["ratio"] is None or row["ratio"] > 0 for name, row in rows.items() if "cost" not in name)
     text = shown(measured)
     assert measured["machine"] in text
     assert measured["date"] in text

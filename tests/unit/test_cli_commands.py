@@ -189,10 +189,17 @@ def test_check_with_data_reports_and_lists_what_is_wrong(
 
 
 def test_bench_starter_shows_shares(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    report = {"shares": {"subject": 0.975, "ground": 1.0}}
+    row = {"pictures": 200, "subject": 0.975, "look": 0.9, "ground": 1.0, "all three": 0.88}
+    report = {
+        "shares": {"all pictures": row},
+        "classifier": {"held-out renderings": row},
+        "sampling": {"guidance": 3.0, "steps": 24},
+        "seconds": {"classifier": 1.0, "painting": 2.0},
+    }
     family = SimpleNamespace(Family=lambda: SimpleNamespace(resolve=lambda *_, **__: SimpleNamespace(folder=Path("w"))))
-    scorer = SimpleNamespace(bench=lambda folder, packages, count, out, *, cache: report)
-    parts = {"family": family, "scorer": scorer}
+    scorer = SimpleNamespace(bench=lambda *_, **__: report, choose_sampling=lambda guidance, steps: None)
+    sprites = SimpleNamespace(check_packages=lambda folder: None, core_numbers=lambda: (0, 1))
+    parts = {"family": family, "scorer": scorer, "sprites": sprites}
     monkeypatch.setattr("trainers.core.discover.load", lambda package, name, part: parts[part])
     assert main(["bench", "starter", "--packages", "p", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == report

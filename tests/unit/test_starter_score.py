@@ -71,7 +71,11 @@ def test_shares_are_counted_by_group() -> None:
     shares = report["shares"]
     assert shares["all pictures"] == {"pictures": 4, "subject": 0.5, "look": 1.0, "ground": 0.75, "all three": 0.25}
     assert shares["seen combinations"] == {
-        "pictures": 2, "subject": 1.0, "look": 1.0, "ground": 0.5, "all three": 0.5,
+        "pictures": 2,
+        "subject": 1.0,
+        "look": 1.0,
+        "ground": 0.5,
+        "all three": 0.5,
     }
     assert shares["unseen combinations"]["subject"] == 0.0
     assert shares["look cartoon"]["pictures"] == 2
@@ -136,9 +140,7 @@ def perfect(prompts: list[Prompt]) -> torch.Tensor:
     return judge.compose(sprites[rows], grounds, torch.Generator().manual_seed(3))
 
 
-def test_a_perfect_painter_scores_full_marks_and_one_that_paints_one_thing_few(
-    stand_ins: Path, tmp_path: Path
-) -> None:
+def test_a_perfect_painter_scores_full_marks_and_one_that_paints_one_thing_few(stand_ins: Path, tmp_path: Path) -> None:
     prompts = make_prompts(NAMES, 18)
     good: Any = scorer.bench(
         Path(), Path(), 18, out=tmp_path, classifier=stand_ins, painter=lambda texts: perfect(prompts)

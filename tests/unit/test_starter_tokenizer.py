@@ -18,7 +18,7 @@ from models.starter.tokenizer import MAX_LENGTH, make_tokenizer, save_tokenizer
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> CLIPTokenizer:
     folder = tmp_path_factory.mktemp("captions")
-    lines = [fill(pattern, "panda", "3d", ground) for pattern in FULL for ground in GROUNDS]
+    lines = [fill(pattern, "panda", look, ground) for pattern in FULL for look in ("3d", "flat") for ground in GROUNDS]
     (folder / "000.txt").write_text("\n".join(lines), encoding="utf-8")
     return make_tokenizer(folder)
 

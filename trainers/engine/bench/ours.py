@@ -50,8 +50,6 @@ class Stopwatch(Quiet):
 
 def train(case: Case, gate: Gate, *, cold: bool = False) -> None:
     """Run our training as a user's run is run, lap by lap; `cold` with an empty cache."""
-    import trainers.cli.app  # noqa: F401 - a run pays for the command line, too
-
     cache = case.home / "cold-cache" if cold else case.cache
     loaded = load_preset(case.preset)
     folder = case.home / "run"
