@@ -27,6 +27,7 @@ from trainers.memory.attention import use_attention
 from trainers.memory.checkpointing import checkpoint_activations, wants_checkpointing
 from trainers.memory.collector import collector_paused
 from trainers.memory.device import DTYPES, Device
+from trainers.memory.heap import big_blocks_apart
 from trainers.objectives._protocol import Objective
 from trainers.optimizers._protocol import make_bundle
 
@@ -108,14 +109,14 @@ def load_networks(family: Family, weights: Weights, preset: Preset, device: Devi
     full = train.kind == "full"
     dtype = DTYPES[preset.compute.weights_precision] if preset.compute.weights_precision != "auto" else device.dtype
     trained = set(train.parts) if full else set()
-    with collector_paused():
+    with collector_paused(), big_blocks_apart():
         denoiser = family.load(
             "denoiser", weights, dtype=torch.float32 if "denoiser" in trained else dtype, device=device.device
         )
-    if preset.compute.channels_last is True or (
-        preset.compute.channels_last == "auto" and device.kind in ("cuda", "cpu")
-    ):
-        denoiser = denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if preset.compute.channels_last is True or (
+            preset.compute.channels_last == "auto" and device.kind in ("cuda", "cpu")
+        ):
+            denoiser = denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     use_attention(denoiser, preset.compute.attention)
     networks = Networks(denoiser, text)
     recompute = wants_checkpointing(
