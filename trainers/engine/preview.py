@@ -5,7 +5,6 @@ They leave no trace in the run: weights, module modes, optimizer mode and the gl
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from trainers.engine.samplers import use_sampler
 from trainers.engine.sheet import save_picture
 from trainers.engine.step import move_condition
 from trainers.memory.device import Device, evaluating
+from trainers.memory.shortage import free_memory, is_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,6 @@ class _RandomStateKept:
             torch.cuda.set_rng_state(self._cuda, self._device)
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell an out-of-memory error of any device from other errors."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
-
-
 def paint_or_explain(painter: Painter, settings: PreviewSettings) -> tuple[list[Image.Image], str]:
     """Paint; when memory runs out, free it, try one prompt at a time, then give up with a sentence."""
     from dataclasses import replace
@@ -150,7 +143,5 @@ def paint_or_explain(painter: Painter, settings: PreviewSettings) -> tuple[list[
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            free_memory()
     return [], "this preview was left out: there was not enough memory for it; training goes on"

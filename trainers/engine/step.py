@@ -19,6 +19,7 @@ from trainers.core.family import Family
 from trainers.data.loader import StepBatch
 from trainers.engine.state import TrainState
 from trainers.memory.device import Device, evaluating
+from trainers.memory.shortage import is_out_of_memory
 from trainers.objectives._protocol import Objective
 
 
@@ -37,6 +38,10 @@ class Report:
     times: Tensor
     factor: float
     updated: bool
+
+
+class MicroBatchTooLarge(Exception):  # noqa: N818 - asks for a smaller one
+    """The device has not the memory for this many samples at once; no weight was changed."""
 
 
 @dataclass
@@ -62,12 +67,21 @@ class Stepper:
         self._null_is_empty: bool | None = None
 
     def update(self, batch: StepBatch) -> Report:
-        """Do one update; one whose loss or gradient is not finite is left out and counted, never applied."""
+        """Do one update; one whose loss or gradient is not finite is left out and counted, never applied.
+
+        Raises MicroBatchTooLarge where memory runs out; nothing has changed then.
+        """
         number = self.state.position.step + 1
         factor = self.rate(number)
         self.state.optimizer.set_factor(factor)
         self.state.optimizer.zero_grad()
-        losses, times, total = self._accumulate(batch, number)
+        try:
+            losses, times, total = self._accumulate(batch, number)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self.state.optimizer.zero_grad()
+            raise MicroBatchTooLarge from error
         norm, updated = self._apply(total)
         if updated and self.state.averages is not None:
             self.state.averages.update(number)

@@ -17,9 +17,9 @@ class BySize:
     """Attention of one layer for bf16 on a CPU: the plain formula while its table is small, SDPA's kernel beyond.
 
     The kernel never holds the table, but on a CPU it takes 1.5 to 3 times as long in bf16 as two matrix products and a
-    softmax. The price is the table of each layer, bounded above, until the backward pass; gradient checkpointing lowers
-    it to that of one block. It rounds the table's entries to bf16, which the kernel does not: where they spread by 4, the
-    gradients are off by 1.2 % instead of 0.5 %; "sdpa" is there for whom this is too much. Both are diffusers' own.
+    softmax. The price is memory, the table of each layer until the backward pass (of one block with gradient
+    checkpointing), and digits: the table is rounded to bf16. Where its entries spread by 4, gradients are off by 1.2 %
+    instead of the kernel's 0.5 %. Who minds sets "sdpa". Both ways are diffusers' own processors.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ _kept = False
 
 def keep_pages() -> bool:
     """Tell glibc to serve big blocks from the heap and never to trim it. Returns whether the settings took."""
-    global _kept  # the settings belong to the process as well
+    global _kept  # noqa: PLW0603 - the settings belong to the process as well
     library = _library()
     if library is None:
         return False
