@@ -69,6 +69,7 @@ def test_everything_that_has_a_state_of_its_own_comes_back(bench: Workbench, how
         assert not same(averages, straight.weights(6))
     if how == "fp16":
         assert straight.saved(6, "progress")["scaler"]["scale"] > 1
+        assert all(event.loss_scale > 1 for event in straight.metrics)  # seen from outside, too
         assert straight.saved(6, "progress") == resumed.saved(6, "progress")
 
 

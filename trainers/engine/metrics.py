@@ -91,6 +91,8 @@ class Metrics(Quiet):
         values: dict[str, Any] = {
             "loss": loss, "lr": rate, "grad_norm": float(report.grad_norm), "samples_per_second": round(speed, 3),
         }  # fmt: skip
+        if session.state.scaler is not None:
+            values["loss_scale"] = session.state.scaler.get_scale()
         if report.step in self._logged:
             self._compare(session, report.step, loss)
         else:
