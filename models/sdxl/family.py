@@ -79,3 +79,11 @@ class Family(StableDiffusion):
             "force_zeros_for_empty_prompt": bool(index.get("force_zeros_for_empty_prompt", True)),
             "add_watermarker": False,
         }
+
+    def _prompts(self, condition: Condition, negative: Condition) -> dict[str, Tensor]:
+        """Collated conditions as the pipeline's own arguments; the size ids it makes itself."""
+        return {
+            **super()._prompts(condition, negative),
+            "pooled_prompt_embeds": condition["pooled"],
+            "negative_pooled_prompt_embeds": negative["pooled"],
+        }
