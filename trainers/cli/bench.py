@@ -21,7 +21,7 @@ def step(
     rounds: Annotated[int, typer.Option(min=1, help="How often both loops are measured in turn.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Steps of each loop in a round.")] = 6,
     full: Annotated[
-        bool, typer.Option("--full", help="Measure the U-Net of SD 1.5 at its full size, too: 9 GB of memory.")
+        bool, typer.Option("--full", help="Measure the U-Net of SD 1.5 at its full size, too: 12 GB of memory.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
